@@ -1,4 +1,4 @@
-// Declares the options of `ebb-lab` alone, and their rows in the option table.
+// Declares the options that only `ebb-lab` has, and their rows in the option table.
 #ifndef EBB_APPS_LAB_LAB_OPTIONS_H_
 #define EBB_APPS_LAB_LAB_OPTIONS_H_
 
@@ -29,8 +29,8 @@ struct FidelityInput {
 // EvalInput holds the options of `ebb-lab eval`.
 struct EvalInput {
   std::string task = "pebble";  // --task
-  int problems = 200;           // --problems; 0: all that a file has
-  std::string policies;         // --policies; empty: full
+  int problems = 200;           // --problems; 0: all in the file
+  std::string policies;         // --policies; empty: "full"
   std::string budgets;          // --budgets
   std::string grid_file;        // --grid
   std::string out;              // --out
@@ -39,18 +39,18 @@ struct EvalInput {
   bool any_version = false;
   int samples = 1;
   int workers = 0;               // 0: AvailableProcessors().threads
-  int batch = 0;                 // 0: each problem by itself
+  int batch = 0;                 // 0: each problem steps alone
   std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
-  // Holds the sampling temperature; 0 is greedy decoding, the default of an evaluation.
+  // Is the temperature of sampling; 0, the default of an evaluation, means greedy decoding.
   float temperature = 0;
   int top_k = 40;
   float top_p = 0.95f;
   float min_p = 0.05f;
-  int max_tokens = 0;  // 0: the task's own
+  int max_tokens = 0;  // 0: the task's own limit
 };
 
-// See OcclusionOptions.
+// ImportanceInput has the options of `ebb-lab importance`; see OcclusionOptions.
 struct ImportanceInput {
   int window = 32;          // --occlude
   int stride = 16;          // --stride

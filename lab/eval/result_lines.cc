@@ -17,7 +17,7 @@ struct Field {
   const char* name;
   Kind kind;
 };
-// kResultFields are the fields of an answer that the Python module ebb.runs reads.
+// kResultFields are the fields of an answer that the Python module ebb.runs needs.
 constexpr std::array kResultFields = {
     Field{"setting", Kind::kIndex},        Field{"problem", Kind::kIndex},
     Field{"policy", Kind::kText},          Field{"budget", Kind::kText},

@@ -18,16 +18,17 @@ namespace ebb {
                                                 const EvalQuestion& problem);
 [[nodiscard]] nlohmann::ordered_json TimeLine(const EvalAnswer& answer);
 
-// GridSize is the size of a run's grid: its settings and problems.
+// GridSize is how many settings and problems a run's grid has.
 struct GridSize {
   size_t settings = 0;
   size_t problems = 0;
 };
 // Checks that every line is an answer to a setting and a problem of the grid. Errors: Corrupt,
-// naming file, line and field.
+// naming the file, line and field.
 [[nodiscard]] Status CheckResultLines(const std::vector<nlohmann::ordered_json>& lines,
                                       const GridSize& grid, const std::string& path);
-// Checks that every line has the time of an answer. Errors: Corrupt, naming file, line and field.
+// Checks that every line is the time of an answer. Errors: Corrupt, naming the file, line and
+// field.
 [[nodiscard]] Status CheckTimeLines(const std::vector<nlohmann::ordered_json>& lines,
                                     const std::string& path);
 

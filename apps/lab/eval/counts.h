@@ -1,4 +1,4 @@
-// Counts right answers for a user who waits at the terminal. The Python module ebb.report computes
+// Counts right answers, for a user who waits at the terminal. The Python module ebb.report computes
 // intervals, tests and costs from the folder of results.
 #ifndef EBB_APPS_LAB_EVAL_COUNTS_H_
 #define EBB_APPS_LAB_EVAL_COUNTS_H_
@@ -11,9 +11,9 @@
 
 namespace ebb::cli {
 
-// Writes one record for each setting of `results`, in the order in which settings first occur, with
-// all its seeds added up: the setting's names, the numbers of answers, of right answers, and of
-// answers that failed in each other way. Writes a table, or JSON with --json.
+// Writes one record for each setting in `results`, in the order in which settings first occur,
+// summed over seeds: the setting's names, and how many answers there are, are right, and have
+// failed in each way. Writes a table or, with --json, JSON.
 [[nodiscard]] Status WriteCounts(const std::vector<nlohmann::ordered_json>& results,
                                  const CliOptions& options);
 

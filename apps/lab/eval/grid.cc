@@ -22,8 +22,8 @@ std::string_view WithoutBlanks(std::string_view text) {
   return text.substr(begin, end - std::min(begin, end));
 }
 
-// Splits a list such as "a,b:x=1,c" at its commas. A part with '=' but without ':' is a further
-// parameter of the part before it, not an entry of its own.
+// Splits a list such as "a,b:x=1,c" at commas. A part with '=' but without ':' is a further
+// parameter of the part before it, not an entry.
 std::vector<std::string> SplitList(std::string_view text) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -44,7 +44,7 @@ struct Grid {
   std::vector<std::string> policies;
   std::vector<std::string> budgets;
   std::vector<uint64_t> seeds;
-  std::vector<Json> settings;  // objects of options
+  std::vector<Json> settings;  // JSON objects of options
 };
 
 Status Expected(std::string_view key, std::string_view what, const std::string& file) {
@@ -106,8 +106,8 @@ Status ReadGridFile(const std::string& file, Grid* grid) {
   return ReadSettings(json, file, &grid->settings);
 }
 
-// Returns whether an option is given as a list next to the settings ("policies", "budgets"), since
-// it names the results.
+// Returns whether an option has its own list in the grid file ("policies", "budgets"), because it
+// names the results.
 bool IsListed(std::string_view name) {
   return name == "--policy" || name == "--budget" || name == "--list-policies";
 }
@@ -123,7 +123,7 @@ const OptionRow* FindOption(std::string_view name) {
   return nullptr;
 }
 
-// Sets the options of a setting: {"t0": "50%"} works like --t0 50%.
+// Sets the options of a setting: {"t0": "50%"} means --t0 50%.
 Status ApplySetting(const Json& setting, CliOptions* options) {
   for (const auto& [key, value] : setting.items()) {
     const OptionRow* row = FindOption("--" + key);

@@ -15,12 +15,11 @@ namespace ebb::cli {
 // Returns which questions --task, --problems, --prompt-preset and --tokens ask for.
 [[nodiscard]] EvalTaskRequest TaskRequest(const CliOptions& options);
 
-// Returns --workers, or if that is 0 the number of threads that have a processor
-// (AvailableProcessors() in ebb/device.h).
+// Returns --workers; if it is 0, AvailableProcessors().threads (ebb/device.h).
 [[nodiscard]] int NumWorkers(const EvalInput& eval);
 
-// Opens the model that the options name. Without -m, uses the built-in model pebble for pebble's
-// problems.
+// Opens the model given by the options. Without -m, opens the built-in model pebble if the problems
+// are pebble's.
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenTaskModel(const CliOptions& options);
 
 }  // namespace ebb::cli

@@ -28,7 +28,7 @@ namespace {
 
 using Windows = std::vector<std::vector<Token>>;
 
-// kQuestions are what the model answers without --text, one question for each window.
+// kQuestions are the questions whose answers are the text without --text, one question per window.
 constexpr std::array<std::string_view, 4> kQuestions = {
     "Explain step by step how the Moon causes the tides, and check each step with numbers.",
     "A farmer has 17 fields of different sizes. Think aloud about how to share them fairly.",
@@ -39,14 +39,14 @@ ProgressBar::Display DisplayFor(const CliOptions& options) {
   return options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
 }
 
-// Returns a question and the full cache's greedy answer to it.
+// Returns a question together with the full cache's greedy answer.
 Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
                                    const CliOptions& options, const std::atomic<bool>* cancel,
                                    Engine* engine) {
   const Model& model = engine->model();
   const ChatMessage message = {.role = "user", .content = std::string(question)};
   const auto chat = model.FormatChat({&message, 1}, Model::Thinking::kModelDefault);
-  // For a model without a chat template the question itself is the prompt.
+  // If the model has no chat template, the question itself is the prompt.
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
                        model.TokenizePrompt(chat.ok() ? *chat : ChatPrompt{.text = message.content},
                                             Model::AddBos::kAsModelSays));
@@ -76,8 +76,8 @@ Result<std::vector<Token>> OwnText(std::string_view question, size_t num_tokens,
   return result.error;
 }
 
-// Generates the windows without --text. Leaves out a last window that would end within its prompt,
-// as CutWindows() does.
+// Generates the windows if --text was not given. Omits a last window that would end within its
+// prompt, as CutWindows() does.
 Result<Windows> OwnWindows(const CliOptions& options, int prompt_tokens,
                            const std::atomic<bool>* cancel, Engine* engine) {
   const FidelityInput& o = options.Of<FidelityInput>();
@@ -111,8 +111,8 @@ Result<Windows> FileWindows(const CliOptions& options, int prompt_tokens, const 
   if (!file.is_open() || file.bad() || std::filesystem::is_directory(o.text_file)) {
     return InvalidArgument(fmt::format("cannot read {}", o.text_file));
   }
-  // A file that contains "<|im_start|>" talks about it; it does not start a turn, so special tokens
-  // are read as text.
+  // Reads special tokens as text, because a file that contains "<|im_start|>" writes about it and
+  // begins no turn.
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens,
                        model.Tokenize(text, Model::AddBos::kNo, Model::Specials::kAsText));
   if (o.tokens > 0) tokens.resize(std::min<size_t>(tokens.size(), o.tokens));
@@ -135,7 +135,7 @@ std::string EstimateText(const Estimate& estimate) {
 Status Report(const CliOptions& options, const Engine& engine, const Session& setting,
               const FidelityReport& report) {
   const std::string& file = options.Of<FidelityInput>().text_file;
-  const Json text = file.empty() ? Json() : Json(file);  // null: the model's own
+  const Json text = file.empty() ? Json() : Json(file);  // null: the model generated the text
   Json record = {{"mean_kl", report.mean_kl.value},
                  {"max_kl", report.max_kl},
                  {"max_logit_difference", report.max_logit_difference},
@@ -173,8 +173,8 @@ Status Report(const CliOptions& options, const Engine& engine, const Session& se
           (report.forgetting.has_value() ? ToText(*report.forgetting) : ""));
 }
 
-// Returns the options with the tiers that --memory chooses for one window. The full cache that the
-// window is compared with takes memory beyond that.
+// Returns the options with the tiers that --memory chooses for one window. The full cache for
+// comparison takes memory in addition.
 Result<CliOptions> Fitted(const Model& model, int prompt_tokens, const CliOptions& options) {
   CliOptions fitted = options;
   fitted.session.context = options.Of<FidelityInput>().window_tokens;
@@ -198,8 +198,8 @@ Status Run(const CliOptions& given) {
   fidelity.setting = options.session;
   if (options.Of<FidelityInput>().forgetting)
     fidelity.forgetting = FidelityOptions::Forgetting::kMeasure;
-  // The session is opened before the text is generated, so that a wrong policy fails at once. A
-  // policy that reads future attention gets an empty record here.
+  // Opens the session before the text is generated, so that a wrong policy fails at once. A policy
+  // that reads future attention gets an empty record here.
   const ReplayedAttention not_yet;
   CliOptions to_open = options;
   to_open.session.foresight = &not_yet;

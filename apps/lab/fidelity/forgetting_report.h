@@ -1,4 +1,4 @@
-// Formats the error that evicted rows cause in the attention's output, for people and for programs.
+// Formats how much evicted rows change the output of attention, for people and for programs.
 #ifndef EBB_APPS_FIDELITY_FORGETTING_REPORT_H_
 #define EBB_APPS_FIDELITY_FORGETTING_REPORT_H_
 
@@ -9,10 +9,11 @@
 
 namespace ebb::cli {
 
-// Returns the errors that evicted rows cause in attention, by layer and head, for the JSON record.
+// Returns the errors that evicted rows cause in attention's output, by layer and head, for the JSON
+// record.
 [[nodiscard]] Json ToJson(const ForgettingReport& report);
-// Returns the errors that evicted rows cause in attention, by layer, as a table that begins with a
-// newline.
+// Returns the errors that evicted rows cause in attention's output, by layer, as a table that
+// begins with a newline.
 [[nodiscard]] std::string ToText(const ForgettingReport& report);
 
 }  // namespace ebb::cli

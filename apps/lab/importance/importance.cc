@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kLabelsFile = "labels.jsonl";
 constexpr std::string_view kImportanceFile = "importance.json";
 
-// Returns null for an undefined number: JSON has no NaN.
+// Returns the number, or null if it is not finite, because JSON has no NaN.
 Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 Json Numbers(const std::vector<double>& values) {
@@ -53,14 +53,13 @@ Json LabelLine(const ImportanceResult& result, const EvalQuestion& problem) {
   return line;
 }
 
-// Returns whether a signal has this smoothing, which is the last word of its name ("hidden_3
-// rolling").
+// Returns whether a signal has this smoothing, the last word of its name ("hidden_3 rolling").
 bool IsOf(const SignalCorrelation& c, Smoothing smoothing) {
   return c.name.ends_with(fmt::format(" {}", SmoothingName(smoothing)));
 }
 
-// Returns, by layer, the correlation of importance with the change of the hidden state over the
-// last 64 tokens.
+// Returns, by layer, how importance correlates with the change of the hidden state, smoothed over
+// the last 64 tokens.
 std::vector<double> HiddenCorrelations(const std::vector<SignalCorrelation>& all) {
   std::vector<double> by_layer;
   for (const SignalCorrelation& c : all) {
@@ -84,16 +83,16 @@ Json BandJson(const std::optional<LayerBand>& band) {
   return band ? Json{band->first, band->last} : Json();
 }
 
-// Returns the policy that uses the bands, such as
-// "band_adaptive:a_first=1,a_last=2,b_first=3,b_last=3", or an empty text if a band is missing.
+// Returns a policy with these bands, such as "band_adaptive:a_first=1,a_last=2,b_first=3,b_last=3";
+// empty if a band is missing.
 std::string PolicyOf(const Bands& bands) {
   if (!bands.a || !bands.b) return "";
   return fmt::format("band_adaptive:a_first={},a_last={},b_first={},b_last={}", bands.a->first,
                      bands.a->last, bands.b->first, bands.b->last);
 }
 
-// Counts the thoughts that have both tokens that matter and tokens that do not, since a correlation
-// exists only for these.
+// Returns how many thoughts have both important and unimportant tokens, without which no
+// correlation is defined.
 int64_t ToldThoughts(const std::vector<SignalCorrelation>& all) {
   int64_t most = 0;
   for (const SignalCorrelation& c : all) most = std::max(most, c.thoughts);
@@ -136,8 +135,8 @@ class Importance {
   }
 
  private:
-  // Opens the file of labels. Errors: InvalidArgument if it exists, so that labels of two runs are
-  // never mixed.
+  // Creates the file of labels. Errors: InvalidArgument if it exists, so that labels of two runs
+  // are never mixed.
   Status OpenFile() {
     std::error_code error;
     std::filesystem::create_directories(eval_.out, error);

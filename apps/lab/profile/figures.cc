@@ -19,10 +19,10 @@ constexpr size_t kMostBins = 128;  // of a figure over positions or steps
 constexpr int kBinsPerDecade = 8;  // of the histogram
 constexpr int kLowestDecade = -5;
 constexpr int kHighestDecade = 3;
-constexpr size_t kMostMoves = 512;  // that the record lists
+constexpr size_t kMostMoves = 512;  // moves listed in the record
 
-// Returns the importance of each token by position, scaled so that the average is 1. Empty for a
-// run without a decode step.
+// Returns each token's importance by position, scaled so that the average is 1; empty for a run
+// without decode steps.
 std::vector<double> RelativeImportance(const ProfiledRun& run) {
   std::vector<double> values = run.importance;
   const double sum = std::accumulate(values.begin(), values.end(), 0.0);
@@ -31,8 +31,8 @@ std::vector<double> RelativeImportance(const ProfiledRun& run) {
   return values;
 }
 
-// Sums the largest `share` of the values. If the share is no whole number of values, the last one
-// counts in part.
+// Returns the sum of the largest `share` of the values. If this is no whole number of values, a
+// part of the last one counts.
 double TopShare(const std::vector<double>& descending, double share) {
   const double wanted = std::min(share, 1.0) * static_cast<double>(descending.size());
   const auto count = static_cast<size_t>(wanted);
@@ -54,7 +54,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Returns the mean and the median, or nulls if there are no values.
+// Returns the mean and the median; nulls if there are no values.
 Json MeanAndMedian(const std::vector<double>& values) {
   if (values.empty()) return {{"mean", nullptr}, {"median", nullptr}};
   return {{"mean", Mean(values)}, {"median", Median(values)}};
@@ -120,7 +120,7 @@ Json ImportanceFigure(std::span<const ProfiledRun> runs) {
   std::vector<int64_t> histogram(kBins);
   int64_t num_tokens = 0, num_without = 0;
   std::vector<double> top20, bottom50;
-  constexpr size_t kCurvePoints = 101;  // every percent
+  constexpr size_t kCurvePoints = 101;  // a point at every percent
   std::array<double, kCurvePoints> curve = {};
   for (const ProfiledRun& run : runs) {
     std::vector<double> values = RelativeImportance(run);
@@ -211,7 +211,7 @@ Json TopHalfFigure(std::span<const ProfiledRun> runs) {
   return {{"distance", distances}, {"share", shares}};
 }
 
-// Reports the 80th percentile, because "LazyEviction" uses it as its window (Appendix C).
+// Reports the 80th percentile, which "LazyEviction" uses as its window (Appendix C).
 Json RecurrenceFigure(std::span<const ProfiledRun> runs) {
   constexpr double kPercentile = 0.8;
   std::vector<int> all;
@@ -243,8 +243,8 @@ Json TierFigure(std::span<const ProfiledRun> runs) {
   Json figure = {{"steps_per_point", step_width}, {"step", Json::array()}};
   std::array<Json, kNumTiers> rows;
   rows.fill(Json::array());
-  // Each point shows the rows after the last step of its bin; an average would mix states of the
-  // cache.
+  // Each point shows the rows after the last step of its bin, because an average would mix
+  // different states of the cache.
   for (size_t end = step_width; end < run.steps.size() + step_width; end += step_width) {
     const size_t step = std::min(end, run.steps.size()) - 1;
     figure["step"].push_back(step);
@@ -266,8 +266,8 @@ Json RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer) {
     for (const ProfiledRun& run : runs) sum += run.retained[group];
     by_group.push_back(sum / static_cast<double>(runs.size()));
   }
-  // The compression ratio is the number of rows that ever existed over the rows that are alive, as
-  // the paper defines it.
+  // As in the paper, the compression ratio is the number of all rows ever computed over the number
+  // of rows kept.
   Bins compression(runs.empty() ? 0 : MostSteps(runs));
   for (const ProfiledRun& run : runs) {
     for (size_t i = 0; i < run.steps.size(); ++i) {

@@ -26,7 +26,7 @@ double Sum(const ProfileJson& values) {
 }
 
 TEST(ImportanceFigureTest, TopAndBottomSharesAreThoseOfTheTokens) {
-  // Of the 10 tokens the best 2 get 60 %, and the lowest 5 together 5 %.
+  // The best 2 of 10 tokens get 60 % of the attention, and the lowest 5 together 5 %.
   const std::vector<ProfiledRun> runs = {RunOf({30, 1, 1, 1, 1, 1, 10, 10, 15, 30})};
   const ProfileJson figure = ImportanceFigure(runs);
   EXPECT_NEAR(figure["top_20_percent"]["mean"].get<double>(), 0.6, 1e-12);
@@ -38,8 +38,8 @@ TEST(ImportanceFigureTest, TopAndBottomSharesAreThoseOfTheTokens) {
   EXPECT_EQ(figure["cdf"].size(), figure["edges"].size());
 }
 
-// A token's importance is relative to 1/n in a run of n tokens, so runs of different lengths can be
-// added.
+// In a run of n tokens, importance is relative to 1/n, so that runs of different lengths can be
+// combined.
 TEST(ImportanceFigureTest, LengthsOfRunsDoNotMatter) {
   const std::vector<ProfiledRun> runs = {RunOf({1, 1, 1, 1}), RunOf(std::vector<double>(40, 7))};
   const ProfileJson figure = ImportanceFigure(runs);

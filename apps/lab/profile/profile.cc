@@ -26,7 +26,7 @@
 namespace ebb::cli {
 namespace {
 
-// Returns a share in percent, or "-" if it was not measured (null).
+// Returns a share as a percentage; "-" if it was not measured (null).
 std::string Percent(const Json& share) {
   return share.is_null() ? "-" : fmt::format("{:.1f} %", 100 * share.get<double>());
 }
@@ -39,7 +39,7 @@ class Profile {
 
  private:
   Status Open();
-  Status ProfilePrompt(size_t index, ProgressBar* bar);  // an error names it
+  Status ProfilePrompt(size_t index, ProgressBar* bar);  // an error names the prompt's index
   Status MeasurePrompt(size_t index, ProgressBar* bar);
   Status Transfers();
   Status Write();
@@ -51,9 +51,9 @@ class Profile {
   std::vector<Turn> turns_;
   std::unique_ptr<Engine> engine_;
   std::vector<ProfiledRun> runs_;
-  int groups_per_layer_ = 0;  // 0: one group is all layers
+  int groups_per_layer_ = 0;  // 0: one group spans all layers
   std::vector<Transfer> transfers_;
-  std::string transfers_skipped_;  // why there are none
+  std::string transfers_skipped_;  // why transfers were not measured; empty: they were
   Json record_;
 };
 
@@ -61,7 +61,7 @@ ProgressBar::Display DisplayFor(const CliOptions& options) {
   return options.quiet ? ProgressBar::Display::kOff : ProgressBar::Display::kAuto;
 }
 
-// Checks that a prompt fits the context, before hours of work. Errors: ContextFull.
+// Checks that a prompt fits into the context, before hours of work. Errors: ContextFull.
 Status CheckLength(const CliOptions& options, const Model& model, size_t index, size_t tokens) {
   const int context =
       options.session.context > 0 ? options.session.context : model.shape().trained_context;
@@ -85,7 +85,7 @@ Status Profile::Run() {
     for (size_t i = 0; i < turns_.size() && end.ok(); ++i) end = ProfilePrompt(i, &bar);
   }
   if (runs_.empty()) return end;
-  // An error or interruption ends the profile early; the prompts measured so far are still written.
+  // After an error or interruption, the profile of the prompts measured so far is still written.
   if (end.ok()) end = Transfers();
   if (!end.ok()) {
     record_["ended_early"] = end.Text();
@@ -162,7 +162,7 @@ Status Profile::MeasurePrompt(size_t index, ProgressBar* bar) {
   recorder.Finish();
   const std::span<const Explanation> explanations = session->explanations();
   run.explanations.assign(explanations.begin(), explanations.end());
-  const Status limit = run.result.error;  // the context's or a cap's, if any
+  const Status limit = run.result.error;  // the context or a cap ended the answer
   runs_.push_back(std::move(run));
   return limit;
 }
@@ -182,7 +182,7 @@ Status Profile::Transfers() {
   if (!transfers_skipped_.empty()) return OkStatus();
   const auto longest =
       std::ranges::max_element(runs_, {}, [](const auto& run) { return run.tokens.size(); });
-  // Uses at most half of the context, since each measured move also takes a decode step.
+  // Uses at most half of the context, because each measured move also appends a token.
   const int count = std::min(most, model_->shape().trained_context / 2) + kTransferStay;
   std::vector<Token> tokens;
   for (int i = 0; i < count; ++i) tokens.push_back(longest->tokens[i % longest->tokens.size()]);

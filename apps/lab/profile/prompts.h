@@ -11,11 +11,11 @@
 
 namespace ebb::cli {
 
-// Parses prompts, one per line; skips empty lines. A line that begins with a brace is a JSON object
+// Parses one prompt per line; skips empty lines. A line that begins with a brace is a JSON object
 // with a string "prompt" or "question". Errors name the line.
 [[nodiscard]] Result<std::vector<std::string>> ParsePrompts(std::string_view text);
 
-// Reads the prompts of --prompts, or the one of -p, -f or stdin.
+// Reads the prompts of --prompts, or the single one of -p, -f or stdin.
 [[nodiscard]] Result<std::vector<std::string>> ReadProfilePrompts(const CliOptions& options);
 
 }  // namespace ebb::cli

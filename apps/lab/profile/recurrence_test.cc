@@ -10,10 +10,10 @@ using testing::ElementsAre;
 
 TEST(RecurrenceTracker, KeepsTheLongestWayBetweenTwoActiveSteps) {
   RecurrenceTracker tracker;
-  tracker.Observe(std::vector<double>{0.5, 0.5, 0}, 1);        // two of the prompt, one new
-  tracker.Observe(std::vector<double>{1, 0, 0, 0}, 1);         // one more
-  tracker.Observe(std::vector<double>{0, 0, 0, 1, 0}, 1);      // one more
-  tracker.Observe(std::vector<double>{0.5, 0, 0.5, 0, 0}, 1);  // the step has no new one
+  tracker.Observe(std::vector<double>{0.5, 0.5, 0}, 1);        // two prompt tokens and a new one
+  tracker.Observe(std::vector<double>{1, 0, 0, 0}, 1);         // one more token
+  tracker.Observe(std::vector<double>{0, 0, 0, 1, 0}, 1);      // one more token
+  tracker.Observe(std::vector<double>{0.5, 0, 0.5, 0, 0}, 1);  // no new token
   EXPECT_THAT(tracker.intervals(), ElementsAre(2, 1, 4, 2, 0));
 }
 

@@ -35,7 +35,7 @@ void RunRecorder::OnSignals(int group, std::span<const Position> positions,
     mass_.assign(num_positions, 0);
   }
   if (signals.num_mass_heads > 0) {
-    // The policy may ask for mass by query head, so the heads' masses are added up per row.
+    // Adds up the heads' masses for each row, because the policy may ask for mass by query head.
     for (size_t i = 0; i < signals.mass.size(); ++i) {
       mass_[positions[i % positions.size()]] += signals.mass[i];
     }
@@ -43,8 +43,8 @@ void RunRecorder::OnSignals(int group, std::span<const Position> positions,
   if (group + 1 == session_->ledger()->num_groups()) EndSignals();
 }
 
-// Completes a step whose groups have all reported. The mass is divided by its sum over all layers
-// and heads, so that the shares of a step's rows sum to 1 (000, 2.1).
+// Completes a step when all groups have reported. The mass is divided by its sum over all layers
+// and heads, so that the shares of a step's rows add up to 1 (000, 2.1).
 void RunRecorder::EndSignals() {
   const double sum = std::accumulate(mass_.begin(), mass_.end(), 0.0);
   overlap_ = -1;
@@ -70,7 +70,7 @@ void RunRecorder::EndSignals() {
 }
 
 void RunRecorder::OnToken() {
-  // The first token is sampled from the prompt's logits, before any decode step.
+  // The first token is sampled from the prompt's logits, and ends no decode step.
   if (!run_.steps.empty() || session_->last_step().kind == StepKind::kDecode) {
     EndStep(SecondsSince(begin_));
   }

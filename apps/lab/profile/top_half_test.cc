@@ -9,12 +9,12 @@ namespace {
 
 TEST(TopHalfHistory, ComparesWithStepsAtEveryDistance) {
   TopHalfHistory history;
-  history.Observe(std::vector<double>{4, 3, 2, 1});  // 0 and 1
-  history.Observe(std::vector<double>{4, 1, 2, 3});  // 0 and 3
-  history.Observe(std::vector<double>{1, 4, 2, 3});  // 1 and 3
-  EXPECT_EQ(history.kept()[0].steps, 2);             // one half, one half
+  history.Observe(std::vector<double>{4, 3, 2, 1});  // top half: 0 and 1
+  history.Observe(std::vector<double>{4, 1, 2, 3});  // top half: 0 and 3
+  history.Observe(std::vector<double>{1, 4, 2, 3});  // top half: 1 and 3
+  EXPECT_EQ(history.kept()[0].steps, 2);             // shares: one half, one half
   EXPECT_EQ(history.kept()[0].shares, 0.5 + 0.5);
-  EXPECT_EQ(history.kept()[1].steps, 1);  // of 1 and 3 only 1 was in the first
+  EXPECT_EQ(history.kept()[1].steps, 1);  // of 1 and 3, the first step had only 1
   EXPECT_EQ(history.kept()[1].shares, 0.5);
   EXPECT_EQ(history.kept()[2].steps, 0);
 }
@@ -22,19 +22,19 @@ TEST(TopHalfHistory, ComparesWithStepsAtEveryDistance) {
 TEST(TopHalfHistory, TokensThatWereNotThereYetCountForNothing) {
   TopHalfHistory history;
   history.Observe(std::vector<double>{2, 1});
-  history.Observe(std::vector<double>{3, 1, 2, 4});  // 0 and 3, which is new
+  history.Observe(std::vector<double>{3, 1, 2, 4});  // top half: 0 and 3, which is new
   EXPECT_EQ(history.kept()[0].steps, 1);
   EXPECT_EQ(history.kept()[0].shares, 1);
-  history.Observe(std::vector<double>{0, 0, 0, 0, 1});  // the rest went
+  history.Observe(std::vector<double>{0, 0, 0, 0, 1});  // the other tokens were evicted
   EXPECT_EQ(history.kept()[0].steps, 1);
 }
 
 TEST(TopHalfHistory, AnOddOneBelongsToTheTopAndTheEarlierOfEquals) {
   TopHalfHistory history;
-  history.Observe(std::vector<double>{1, 1, 1});     // 0 and 1
-  history.Observe(std::vector<double>{0, 2, 1, 2});  // 1 and 3
+  history.Observe(std::vector<double>{1, 1, 1});     // top half: 0 and 1
+  history.Observe(std::vector<double>{0, 2, 1, 2});  // top half: 1 and 3
   EXPECT_EQ(history.kept()[0].shares, 1);
-  history.Observe(std::vector<double>{0, 1, 2, 2});  // 2 and 3
+  history.Observe(std::vector<double>{0, 1, 2, 2});  // top half: 2 and 3
   EXPECT_EQ(history.kept()[0].shares, 1 + 0.5);
   EXPECT_EQ(history.kept()[1].shares, 0);
 }

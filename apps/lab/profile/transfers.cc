@@ -10,9 +10,9 @@ namespace ebb::cli {
 namespace {
 
 constexpr int kRepetitions = 3;
-constexpr int kFactor = 4;  // between two numbers of tokens
+constexpr int kFactor = 4;  // between two measured numbers of tokens
 
-// Order tells the placement which tokens to move in the next step, and where.
+// Order says which tokens the placement moves in the next step, and to which tier.
 struct Order {
   int first = 0;
   int tokens = 0;
@@ -51,7 +51,7 @@ Result<MoveAccounting> Carry(Session* session, Order* order, const Order& now) {
   return session->last_step().moves;
 }
 
-// Moves `tokens` tokens to the tier and back kRepetitions times, and appends the median times.
+// Moves `tokens` tokens to the tier and back, kRepetitions times, and appends the median times.
 Status Measure(Session* session, Order* order, int tokens, Tier tier,
                std::vector<Transfer>* transfers) {
   std::vector<double> down_seconds, up_seconds;
@@ -86,8 +86,8 @@ Result<std::vector<Transfer>> MeasureTransfers(Engine& engine, std::span<const T
   EBB_RETURN_IF_ERROR(
       session->Prefill(tokens, {.cancel = cancel, .progress = {}, .on_logits = {}}).status);
   for (const Tier tier : tiers) {
-    // A tier that a move empties gives all its memory back, and taking it again would count as
-    // moving. So some tokens stay in each tier.
+    // Keeps some tokens in each tier: a tier that a move empties returns its memory to the system,
+    // and getting it again would count as part of the move.
     EBB_RETURN_IF_ERROR(Carry(session.get(), order.get(), {0, kTransferStay, tier}).status());
     for (const int count : Counts(static_cast<int>(tokens.size()) - kTransferStay)) {
       if (cancel != nullptr && *cancel) return Cancelled("interrupted");

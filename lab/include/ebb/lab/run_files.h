@@ -25,16 +25,16 @@ inline constexpr std::string_view kTimesFile = "times.jsonl";
 // if the disk is full, Append() removes the incomplete line.
 class LineFile {
  public:
-  // Opens the file, or creates it; keeps its complete lines and removes an incomplete last line.
-  // Locks the file against other processes. Errors: IoError; Corrupt (a complete line that is not
-  // JSON, with its number); InvalidArgument (another process has the file open).
+  // Opens or creates the file, keeps its complete lines, removes an incomplete last line, and locks
+  // the file against other processes. Errors: IoError; Corrupt (a complete line that is not JSON,
+  // with its number); InvalidArgument (another process has the file open).
   static Result<std::unique_ptr<LineFile>> Open(const std::string& path);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
   [[nodiscard]] const std::vector<nlohmann::ordered_json>& lines() const { return lines_; }
-  // Keeps the first `count` lines and removes the others.
+  // Keeps the first `count` lines and removes the rest.
   Status Truncate(size_t count);
   Status Append(const nlohmann::ordered_json& line);
 
@@ -43,7 +43,7 @@ class LineFile {
   std::string path_;
   int file_ = -1;
   std::vector<nlohmann::ordered_json> lines_;
-  std::vector<int64_t> ends_;  // bytes up to the end of each line
+  std::vector<int64_t> ends_;  // [lines]: where each line ends
 };
 
 // Returns a line of JSON without its end; bytes that are not UTF-8 become U+FFFD.
