@@ -16,8 +16,8 @@ namespace ebb {
 
 class TurningKeys {
  public:
-  // Lists the keys of the rows whose turn, an element of `turns` [rows], is not 0. May throw
-  // std::bad_alloc. REQUIRES: cache and device outlive this.
+  // Lists the keys of the rows that must be rotated: those whose element in `turns`, [rows], is not
+  // 0. May throw std::bad_alloc. REQUIRES: cache and device outlive this.
   TurningKeys(SequenceCache* cache, Device* device, int group, std::span<const Position> turns);
   // Copies the keys from the device to the host, if they lie there. Errors: the device's.
   Status Read();
