@@ -66,7 +66,7 @@ struct Figures {
   uint64_t prompt_tokens = 0;  // prompt tokens read, total
   uint64_t generated_tokens = 0;
   uint64_t prefix_queries = 0;    // prompt tokens looked up by prefix caching, total
-  uint64_t prefix_hits = 0;       // those found
+  uint64_t prefix_hits = 0;       // lookups' tokens that were found
   uint64_t prefixes_demoted = 0;  // cached prompts moved to T1 for requests, total
   uint64_t prefixes_dropped = 0;
   size_t prefixes = 0;

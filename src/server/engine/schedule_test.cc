@@ -123,7 +123,7 @@ TEST(Schedule, AHeldJobLetsOthersPassAndBeginsOnceItsTimeHasCome) {
   const Plan plan = Next(state, 5);
   EXPECT_TRUE(plan.IsIdle());
   EXPECT_EQ(plan.wake_at, 7);
-  // The lookup ends for which the job was held.
+  // The lookup for which the job was held has ended.
   state.jobs[0].held_until.reset();
   EXPECT_THAT(Next(state, 5).starts, ElementsAre(1));
 }
