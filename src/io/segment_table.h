@@ -38,7 +38,7 @@ class SegmentTable {
   std::optional<uint32_t> Free(uint32_t page);
 
   [[nodiscard]] bool IsOwned(uint32_t page) const;
-  [[nodiscard]] size_t num_segments() const { return segments_.size(); }  // those with records
+  [[nodiscard]] size_t num_segments() const { return segments_.size(); }  // segments with records
   [[nodiscard]] size_t num_pages() const { return num_pages_; }
   [[nodiscard]] size_t num_reserved() const { return num_reserved_; }
   [[nodiscard]] size_t table_bytes() const { return segments_.capacity() * sizeof(Segment); }
