@@ -1,4 +1,4 @@
-// Parses device options.
+// Parses the options that name a device.
 #include "ebb/device.h"
 
 #include <fmt/format.h>
