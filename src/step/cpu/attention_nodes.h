@@ -75,7 +75,7 @@ struct AttentionScratch {
   const AttentionKernel& kernel;
   const AttentionShape shape;
   const std::shared_ptr<DecodeStates> states = std::make_shared<DecodeStates>();
-  // Has an element for each fold of an attention. A plan often fits the next attention too. With
+  // Holds an element for each fold of an attention. A plan often fits the next attention too. With
   // one fold it has two elements, for even and odd attentions, because one is planned while the
   // other is merged.
   std::deque<FoldScratch> folds;
@@ -87,7 +87,7 @@ struct AttentionScratch {
     bool has_mass = false;
     MergedRows merged;  // used if the sequence has rows in T2
   };
-  // Has at least one element for each sequence of the step that goes in tiles, in their order.
+  // Holds at least one element for each sequence of the step that goes in tiles, in their order.
   std::deque<TileScratch> tiles;
   size_t num_tiles = 0;  // tiles used by this step
   // Selected lists the rows that a selector chose for a token's kv head; without ranges: all rows.

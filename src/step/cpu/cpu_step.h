@@ -93,8 +93,7 @@ class CpuStep final : public StepBackend {
   GraphCache<StepGraph> graphs_;
   int tokens_in_buffers_ = 0;  // tokens of the largest step that the buffers were made for
   DeferredLogits later_;
-  hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // the states of a step's sequences, side
-                                                        // by side
+  hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // a step's states, side by side
   size_t state_batch_bytes_ = 0;
   std::vector<std::byte*> states_;        // of the sequences of the step
   std::vector<StagedStep> staged_steps_;  // of the sequences of the step

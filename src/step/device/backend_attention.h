@@ -32,22 +32,22 @@ namespace ebb {
 struct BackendSequence {
   int first_token = 0;  // index among the step's tokens
   int num_tokens = 0;
-  // Is the length of the longest list of rows of any kv head, rounded up. Eager attention's column
-  // for the host counts as a row.
+  // Holds the length of the longest list of rows of any kv head, rounded up. Eager attention's
+  // column for the host counts as a row.
   int num_rows = 0;
   // Is true if one mask serves all layers and kv heads, because all of them see the same number of
   // rows and hide none by a window.
   bool is_uniform = false;
-  // Is the length of the longest list of the device's rows of T2, rounded up; 0: there are none.
+  // Holds the length of the longest list of the device's rows of T2, rounded up; 0: there are none.
   // Attention takes these rows after the full-precision ones.
   int num_compressed = 0;
   int num_compressed_pages = 0;  // length of a kv head's list of T2 pages
   int compressed_groups = 0;     // number of groups with lists of T2 slots
-  // Is the length of a kv head's list of pages; 0: lists name single rows instead. If num_groups is
-  // 0, rows lie in slot order from the first slot on; else each group has a list of slots.
+  // Holds the length of a kv head's list of pages; 0: lists name single rows instead. If num_groups
+  // is 0, rows lie in slot order from the first slot on; else each group has a list of slots.
   int num_pages = 0;
   int num_groups = 0;
-  // Has, for each layer, the group of its first kv head and the distance to the group of the next
+  // Holds, for each layer, the group of its first kv head and the distance to the group of the next
   // head. Empty if there are neither slot lists nor rows of T2.
   std::vector<std::pair<int, int>> groups;
   // Is true if the sequence has one token, and row_attention.h's nodes attend for it. They need a
@@ -91,8 +91,7 @@ struct BackendTensors {
     // row and kv head; or the pages, [sum of kv heads * num_pages], by layer, kv head and page. Has
     // its own buffer, so that its contents are kept from step to step.
     ggml_tensor* lists = nullptr;
-    ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], in the same buffer; null without
-                                   // groups
+    ggml_tensor* slots = nullptr;  // I32 [groups, num_rows], same buffer; null without groups
     // Hold the three kinds of lists of CompressedLists; null if the device has no rows of T2.
     ggml_tensor *compressed_pages = nullptr, *compressed_slots = nullptr, *centres = nullptr;
     // Holds the number of rows of T2 of each kv head, I32 [sum of kv heads]; null unless ebb's own
@@ -102,11 +101,10 @@ struct BackendTensors {
     // with the queries (AddRankProducts()); null unless the device computes products for a
     // selector.
     ggml_tensor *rank_vectors = nullptr, *rank_products = nullptr;
-    // Is the mask, F16 [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and
+    // Holds the mask, F16 [NumKeys(), tokens], or by layer [NumKeys(), tokens, 1, kv heads], and
     // kMaskPaddingTokens more rows; null if there is none.
     ggml_tensor* mask = nullptr;
-    ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], rows per head; null unless own nodes
-                                    // attend
+    ggml_tensor* counts = nullptr;  // I32 [sum of kv heads], rows; null unless own nodes attend
     // Holds the host's part of a layer's attention (HostAttention::Query::result); null unless the
     // host attends.
     ggml_tensor* host = nullptr;
@@ -116,17 +114,17 @@ struct BackendTensors {
     // beginning of the graph's memory, because separate outputs of each layer would fragment the
     // memory that the next layers reuse, and ggml plans with at most 256 free blocks.
     ggml_tensor* host_weights = nullptr;
-    // Has the mass, F32 [NumKeys(), sum of the layers' arrays]: one array for all heads, or one for
-    // each kv head or query head; null unless wanted.
+    // Holds the mass, F32 [NumKeys(), sum of the layers' arrays]: one array for all heads, or one
+    // for each kv head or query head; null unless wanted.
     ggml_tensor* mass = nullptr;
   };
   std::vector<OfSequence> sequences;
   ggml_tensor* rotation = nullptr;  // see GgmlRowInputs; null unless ggml operations read T2
-  // Has, for each attention, the number of graph nodes before the first that reads its rows and, if
-  // the host attends too, the number of nodes before the first that waits for the host's part. A
+  // Holds, for each attention, the number of graph nodes before the first that reads its rows and,
+  // if the host attends too, the number of nodes before the first that waits for the host's part. A
   // layer has several attentions if later ones read its rows.
   std::vector<int> cuts;
-  // Has the queries of each attention, F32 [head_dim, heads, T]; empty unless wanted.
+  // Holds the queries of each attention, F32 [head_dim, heads, T]; empty unless wanted.
   std::vector<ggml_tensor*> q;
   // Have a tensor for each layer; empty unless the signal is wanted.
   std::vector<ggml_tensor*> k, v, k_before_rope;
@@ -241,8 +239,7 @@ class BackendAttention final : public AttentionBuilder {
   const Wanted wanted_;
   BackendTensors* const tensors_;
   std::vector<int64_t> first_head_;  // [layers + 1]
-  int attention_ = 0;                // number of the attention that is being built, in graph
-                                     // order
+  int attention_ = 0;                // number of the attention being built
   bool reads_again_ = false;         // an earlier attention has read the same layer's rows
   // StoredRows holds the tensors of a layer's rows, set when the attention that stores them was
   // built.

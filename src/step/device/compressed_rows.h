@@ -24,12 +24,11 @@ struct CompressedFold : RowFold {
 
 // CompressedInputs holds the tensors that say where a layer's rows of T2 lie.
 struct CompressedInputs {
-  // Is the device's buffer, F16 [head_dim, rows], contiguous.
+  // Holds the device's buffer, F16 [head_dim, rows], contiguous.
   ggml_tensor* rows = nullptr;
   // Lists the pages, I32 [num_pages, kv heads], each by the index in `rows` at which it begins.
   ggml_tensor* pages = nullptr;
-  ggml_tensor* slots = nullptr;    // I32: slots in order of position; heads RowFold::slot_stride
-                                   // apart
+  ggml_tensor* slots = nullptr;    // I32: by position; heads RowFold::slot_stride apart
   ggml_tensor* counts = nullptr;   // I32 [kv heads]: rows of T2
   ggml_tensor* centres = nullptr;  // F32 [head_dim, kv heads]; zeros if the format has none
 };

@@ -44,8 +44,7 @@ struct DeviceGraph {
     std::optional<RowLists> rows;
     std::optional<PageLists> pages;
     std::optional<CompressedLists> compressed;
-    std::shared_ptr<RankStore> ranks;  // null unless the device computes products for its
-                                       // selector
+    std::shared_ptr<RankStore> ranks;  // null unless the device ranks for its selector
   };
 
   // Returns the index of the sequence in shape.sequences, lists and tensors.sequences.

@@ -83,8 +83,7 @@ class DeviceStep final : public StepBackend {
   DeviceT1 t1_;
   DeviceSignals signals_;
   std::vector<StagedStep> staged_steps_;                            // memory of StagedSequences
-  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // the recurrent states of the
-                                                                    // step's sequences
+  std::unique_ptr<ggml_backend_buffer, GgmlDeleter> state_buffer_;  // recurrent states of a step
   std::vector<std::byte*> states_;                                  // the same states on the host
   std::vector<float> logits_;
 };

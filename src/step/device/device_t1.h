@@ -102,8 +102,7 @@ class DeviceT1 {
   T1Mode mode_ = T1Mode::kStream;
   double select_seconds_ = 0;
   // Are work space of a step.
-  std::vector<std::vector<float>> queries_;        // [sequences]: queries of a layer, for the
-                                                   // selector
+  std::vector<std::vector<float>> queries_;        // [sequences]: a layer's, for the selector
   std::vector<std::vector<float>> rank_products_;  // [sequences]: selector products of queries_
   std::vector<Choice> choices_;                    // [kv heads]: choices of a layer
   std::vector<HostShare> host_shares_;

@@ -21,7 +21,7 @@ struct GgmlRowInputs {
   int kv_heads = 0;
   int num_pages = 0;  // length of a kv head's list of pages
   int num_rows = 0;   // length of a kv head's list of slots
-  // Is the distance, in elements, between the slot lists of consecutive kv heads; 0: all heads
+  // Holds the distance, in elements, between the slot lists of consecutive kv heads; 0: all heads
   // share one list.
   int slot_stride = 0;
   ggml_tensor* rows = nullptr;      // F16 [head_dim, rows]: the device's buffer of rows

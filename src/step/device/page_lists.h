@@ -56,7 +56,7 @@ class PageLists {
   const std::vector<int> kv_heads_;
   const size_t num_pages_, num_rows_, num_groups_;
   std::vector<size_t> first_stream_;  // [layers + 1]
-  // Has the addresses of the pages in each stream's list; nullopt: the stream was not listed yet.
+  // Holds the addresses of the pages in each stream's list; nullopt: the stream was not listed yet.
   std::vector<std::optional<std::vector<const std::byte*>>> addresses_;
   std::vector<int32_t> pages_;
   std::vector<int32_t> slots_;

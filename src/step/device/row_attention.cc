@@ -176,8 +176,7 @@ class HostMerge {
 
   void AddMass() {
     const size_t heads = attention_.q_heads(), rows = attention_.RowsOfMass();
-    const size_t of_array = heads / attention_.MassArrays();  // query heads that share an array of
-                                                              // mass
+    const size_t of_array = heads / attention_.MassArrays();  // query heads per mass array
     const float* const log_sums = out_ + attention_.OutSize();
     float* const mass = out_ + attention_.OutSize() + heads;
     std::fill_n(mass, attention_.MassArrays() * rows, 0.0f);

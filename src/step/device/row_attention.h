@@ -36,7 +36,7 @@ struct RowFold : DeviceOp {
   int group = 0;      // query heads of each kv head
   int num_rows = 0;   // length of the longest list, rounded up
   int num_pages = 0;  // length of a kv head's list of pages; 0: lists name rows
-  // Is the distance, in elements, between the slot lists of consecutive kv heads.
+  // Holds the distance, in elements, between the slot lists of consecutive kv heads.
   int slot_stride = 0;
   Mass mass = Mass::kNone;
   float scale = 0;
@@ -105,7 +105,7 @@ struct RowAttention : RowFold {
 // RowAttentionInputs holds the input tensors of both nodes.
 struct RowAttentionInputs {
   ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head contiguous
-  // Has the rows, F16 [head_dim, rows], contiguous: a value lies kRowsOfPage rows behind its key.
+  // Holds the rows, F16 [head_dim, rows], contiguous: a value lies kRowsOfPage rows behind its key.
   ggml_tensor* rows = nullptr;
   // Lists rows, I32 [num_rows, kv heads] with the kv heads of a row contiguous, by their index in
   // `rows` (the key's); or pages, [kv heads, num_pages], by the index of their first row over
@@ -113,7 +113,7 @@ struct RowAttentionInputs {
   ggml_tensor* list = nullptr;
   ggml_tensor* slots = nullptr;   // I32; null unless RowAttention::has_slots
   ggml_tensor* counts = nullptr;  // I32 [kv heads]: lengths of the lists
-  // Has the host's part, F32, null unless RowAttention::adds_host: attention [query heads,
+  // Holds the host's part, F32, null unless RowAttention::adds_host: attention [query heads,
   // head_dim] over rows that the list does not name, and log2 of their sum of 2^logit [query
   // heads], minus infinity without rows.
   ggml_tensor* host = nullptr;

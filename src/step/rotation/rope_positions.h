@@ -47,8 +47,7 @@ class RopePositions {
     Position place;
   };
   Position offset_ = 0;
-  std::vector<std::vector<Placed>> placed_;  // by group, ascending; empty: no key was re-rotated
-                                             // yet
+  std::vector<std::vector<Placed>> placed_;  // [groups], ascending; empty: none was rotated
 };
 
 }  // namespace ebb

@@ -56,8 +56,7 @@ class SignalBuffers {
   // Returns where a node must write the query of the step's token `token`, [num_q_heads, head_dim];
   // null if queries are not wanted or the token is not among the last num_recent_queries.
   [[nodiscard]] float* Query(int layer, int token);
-  [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim], of layer
-                                              // hidden_layers[index]
+  [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim]; see hidden_layers[index]
   // Returns where a node must write the layer's eviction logits, [num_tokens, kv heads of the
   // layer].
   [[nodiscard]] std::span<float> EvictionLogits(int layer);
@@ -100,8 +99,7 @@ class SignalBuffers {
   std::vector<float*> mass_targets_;    // [layers, query heads]
   std::unique_ptr<bool[]> not_finite_;  // [layers]: a node found mass that is not finite
 
-  std::vector<float> keys_, keys_before_rope_, values_;  // vectors [head_dim], in the order of
-                                                         // VectorAt()
+  std::vector<float> keys_, keys_before_rope_, values_;  // [head_dim] each, as VectorAt() says
   std::vector<float> queries_;          // [layers, num_recent_queries, query heads, head_dim]
   std::vector<float> hidden_;           // [hidden layers, tokens, embed_dim]
   std::vector<float> eviction_logits_;  // in the order of VectorAt()
