@@ -33,7 +33,7 @@ struct KeyLimits {
   std::optional<uint64_t> concurrent = {};
   std::optional<uint64_t> requests_per_minute = {};
   std::optional<uint64_t> tokens_per_minute = {};
-  // Is the most urgent priority that the key's requests may have; lower numbers are more urgent.
+  // Holds the most urgent priority that the key's requests may have; lower numbers are more urgent.
   int lowest_priority = kMostUrgentPriority;
   int highest_priority = kLeastUrgentPriority;
 

@@ -17,7 +17,7 @@ namespace ebb::server {
 
 struct Route {
   std::string method;
-  // Is the path. "*" matches one non-empty segment, "**" at the end matches the rest. The first
+  // Holds the path. "*" matches one non-empty segment, "**" at the end matches the rest. The first
   // matching route counts, so that a literal path must come before a pattern that matches it too.
   std::string pattern;
   Access access = Access::kKey;

@@ -70,8 +70,8 @@ struct MemoryReport {
   std::array<size_t, kNumTiers> page_bytes = {};
   // Counts the bytes that a full cache would occupy: the rows of all tokens at the precision of T0.
   size_t full_bytes = 0;
-  // Has a character '0' to '3' for each token: the tier of most of its rows. If it is shorter than
-  // the sequence, it describes evenly spaced tokens. Empty: the engine keeps no ledger.
+  // Holds a character '0' to '3' for each token: the tier of most of its rows. If it is shorter
+  // than the sequence, it describes evenly spaced tokens. Empty: the engine keeps no ledger.
   std::string tiers;
 };
 

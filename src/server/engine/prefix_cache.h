@@ -88,7 +88,7 @@ class PrefixCache {
 
   uint64_t most_bytes_;
   std::list<Prefix> prefixes_;  // most recently used first
-  // Has the bytes of `prefixes_`; nullopt: they must be counted again, because prefixes or the
+  // Holds the bytes of `prefixes_`; nullopt: they must be counted again, because prefixes or the
   // sharing of their pages may have changed.
   std::optional<uint64_t> bytes_ = 0;
 };

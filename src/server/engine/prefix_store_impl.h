@@ -95,8 +95,8 @@ struct PrefixStore::Impl {
   mutable Mutex mutex;
   CondVar changed;
   std::map<std::string, IndexedPrefix> index EBB_GUARDED_BY(mutex);
-  // Has ids that the store lists but that have no entry readable by this version, with the time at
-  // which this was found.
+  // Holds ids that the store lists but that have no entry readable by this version, with the time
+  // at which this was found.
   std::map<std::string, Clock::time_point> absent EBB_GUARDED_BY(mutex);
   std::optional<Clock::time_point> listed EBB_GUARDED_BY(mutex);
   Clock::time_point backed_off_until EBB_GUARDED_BY(mutex) = {};

@@ -55,7 +55,7 @@ struct JobState {
   double arrival = 0;  // seconds
   double waited = 0;   // seconds in the queue or parked
   std::optional<double> deadline = {};
-  // Is the time before which a waiting request must not start; others may start before it.
+  // Holds the time before which a waiting request must not start; others may start before it.
   std::optional<double> held_until = {};
   bool cancelled = false;
   Phase phase = Phase::kWaiting;
@@ -130,7 +130,7 @@ struct Plan {
   // prompt of `reader`.
   std::vector<JobId> decodes;
   std::optional<JobId> reader;
-  // Is the time at which to plan again if no message comes; nullopt: only a message changes the
+  // Holds the time at which to plan again if no message comes; nullopt: only a message changes the
   // plan.
   std::optional<double> wake_at;
 

@@ -140,8 +140,7 @@ State SessionPool::Look() const {
 }
 
 void SessionPool::CountRows() {
-  constexpr double kInterval = 0.25;  // seconds between counts, which read the tables of all
-                                      // sessions
+  constexpr double kInterval = 0.25;  // seconds between counts, which take long
   const double now = clock_->Now();
   if (!jobs_.empty() && now < rows_counted_ + kInterval) return;
   rows_counted_ = now;

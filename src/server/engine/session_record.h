@@ -24,7 +24,7 @@ namespace ebb::server {
 struct SessionRecord {
   // messages of the turns before the newest, with their answers
   std::vector<ChatMessage> before = {};
-  // Has the client's messages of the newest turn; empty if there is no turn yet.
+  // Holds the client's messages of the newest turn; empty if there is no turn yet.
   std::vector<ChatMessage> asked = {};
   Position turn_begin = 0;       // tokens in the session before the newest turn
   std::vector<Token> lead = {};  // tokens that end the previous answer, before the turn's
@@ -32,7 +32,7 @@ struct SessionRecord {
   int thought_tokens = 0;        // how many of the answer's tokens are thought
   bool is_over = false;          // false: the answer was cut off and can continue
   std::string sampler = {};      // Sampler state with which a cut-off answer continues
-  // Has the finished answer as a message. This member and the three below are valid only if
+  // Holds the finished answer as a message. This member and the three below are valid only if
   // is_over.
   ChatMessage said = {};
   std::string text = {};  // text of the answer, with the thought and its tags

@@ -22,8 +22,7 @@ class StepLoop {
  public:
   struct Output {
     Driver::Tell tell;                                    // called with the updates of jobs
-    std::function<void(const Figures& figures)> publish;  // called with the figures after each
-                                                          // round
+    std::function<void(const Figures& figures)> publish;  // gets the figures of each round
   };
   // Makes the loop, and publishes figures once, so that the caps are visible before the first job.
   // REQUIRES: `mailbox` outlives the loop.

@@ -30,7 +30,7 @@ inline constexpr size_t kPrefixBlockTokens = 64;
 struct StoredPrefix {
   std::string owner;
   uint64_t num_tokens = 0;
-  // Has chained hashes: hashes[i] is over the first (i + 1) * kPrefixBlockTokens tokens; the last
+  // Holds chained hashes: hashes[i] is over the first (i + 1) * kPrefixBlockTokens tokens; the last
   // one is over all tokens.
   std::vector<uint64_t> hashes;
 

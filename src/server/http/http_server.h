@@ -65,8 +65,8 @@ struct HttpRequest {
   std::string path;  // see RequestTarget::path
   std::string content_type;
   std::string body = {};
-  // Has the header fields by name in lower case. If a name is repeated, its first field counts, but
-  // all fields of `traceparent` and of `tracestate` are joined by commas.
+  // Holds the header fields by name in lower case. If a name is repeated, its first field counts,
+  // but all fields of `traceparent` and of `tracestate` are joined by commas.
   std::map<std::string, std::string> headers = {};
   std::string remote = {};                            // client's address; "unix" for a unix socket
   std::shared_ptr<RequestWatcher> watcher = nullptr;  // set by Handler::begin

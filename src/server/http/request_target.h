@@ -9,11 +9,11 @@
 namespace ebb::server {
 
 struct RequestTarget {
-  // Has the path without the query. Percent-encoded letters, digits, '-', '.', '_' and '~' are
+  // Holds the path without the query. Percent-encoded letters, digits, '-', '.', '_' and '~' are
   // decoded, because they mean the same as the characters (RFC 3986, 6.2.2.2); all others stay
   // encoded.
   std::string path;
-  // Has the host and port of a target in absolute form, "localhost:8080" for
+  // Holds the host and port of a target in absolute form, "localhost:8080" for
   // "http://localhost:8080/v1/models"; it overrides the header field Host. Empty for other forms.
   std::string authority = {};
 };

@@ -142,7 +142,7 @@ struct SessionKeeper::Impl {
   Mutex mutex;
   CondVar changed;
   size_t num_used EBB_GUARDED_BY(mutex) = 0;  // how many sessions in `held` are used
-  // Has the seconds between ticks of the clock; nullopt: the clock does not run.
+  // Holds the seconds between ticks of the clock; nullopt: the clock does not run.
   std::optional<double> period EBB_GUARDED_BY(mutex);
   bool is_stopped EBB_GUARDED_BY(mutex) = false;
 
