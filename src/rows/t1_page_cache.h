@@ -162,7 +162,7 @@ class T1PageCache {
     bool is_foreseen = false;  // the layer foresaw them; false: it spilled them
   };
   std::vector<Expected> expected_;  // [layers]
-  // Has, for each page id, 1 + the last layer that expected the page; 0: none, or the page was
+  // Holds, for each page id, 1 + the last layer that expected the page; 0: none, or the page was
   // dropped since.
   std::vector<uint32_t> expected_by_;
   std::vector<PageId> foreseen_;  // by the current layer, for the next step
