@@ -42,7 +42,7 @@ struct EvalInput {
   int batch = 0;                 // 0: each problem steps alone
   std::string prompt = "plain";  // --prompt-preset
   PromptStyle prompt_style = PromptStyle::kChat;
-  // Is the temperature of sampling; 0, the default of an evaluation, means greedy decoding.
+  // Holds the temperature of sampling; 0, the default of an evaluation, means greedy decoding.
   float temperature = 0;
   int top_k = 40;
   float top_p = 0.95f;

@@ -81,14 +81,14 @@ struct EvaluationOptions {
   SamplingOptions sampling;  // the seed is the setting's
   PromptStyle prompt_style = PromptStyle::kChat;
   int workers = 1;
-  // Is the number of problems that step together, in one engine with `workers` threads; 0: each
+  // Holds the number of problems that step together, in one engine with `workers` threads; 0: each
   // problem steps alone. If fewer problems are left, stand-ins fill the batch, so that every step
   // has this width. It must be a multiple of 4, because matrix products then compute all tokens of
   // a step alike, for every type of weights. Answers equal those of other widths if Engine::Step()
   // promises so, and otherwise agree up to rounding.
   int batch = 0;
-  // Is the number of units to skip, because they are done. Units are numbered setting by setting,
-  // problem by problem.
+  // Holds the number of units to skip, because they are done. Units are numbered setting by
+  // setting, problem by problem.
   size_t first_unit = 0;
   // Select every `num_shards`-th problem, beginning with index `shard`.
   size_t shard = 0;

@@ -38,7 +38,7 @@ inline constexpr int kNumTaskFormats = 6;
 [[nodiscard]] Result<TaskFormat> FindTaskFormat(std::string_view name);
 
 struct EvalProblem {
-  // Is the file's own id, or "line-N". If an id is repeated in the task, "#line-N" is appended.
+  // Holds the file's own id, or "line-N". If an id is repeated in the task, "#line-N" is appended.
   std::string id = {};
   std::string question = {};  // without the options' texts
   std::string reference = {};
@@ -57,8 +57,8 @@ struct EvalTask {
 struct EvalTaskSource {
   std::string path = {};
   std::optional<TaskFormat> format = {};  // unset: recognised by the fields of the first line
-  // Is the seed for the order of GPQA's options, whose files list the right one first. A problem's
-  // order depends only on this seed and its line.
+  // Holds the seed for the order of GPQA's options, whose files list the right one first. A
+  // problem's order depends only on this seed and its line.
   uint64_t shuffle_seed = 0;
 };
 

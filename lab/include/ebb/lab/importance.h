@@ -29,8 +29,8 @@ struct OcclusionOptions {
   int window = 32;          // tokens replaced at once
   int stride = 16;          // tokens from one window to the next
   int answer_tokens = 512;  // most tokens of each answer
-  // Is the text that ends the thought; its last occurrence in the model's text counts. Empty, as in
-  // the paper: the thinking tag, else "\boxed{", else 64 tokens before the end.
+  // Holds the text that ends the thought; its last occurrence in the model's text counts. Empty, as
+  // in the paper: the thinking tag, else "\boxed{", else 64 tokens before the end.
   std::string boundary;
   PromptStyle prompt_style = PromptStyle::kChat;
   const std::atomic<bool>* cancel = nullptr;
@@ -126,8 +126,8 @@ struct SignalCorrelation {
   // here than it is.
   double pooled = 0;
   int64_t tokens = 0;
-  // Is the correlation of the signal with the position in the thought, averaged over the thoughts
-  // (3.2).
+  // Holds the correlation of the signal with the position in the thought, averaged over the
+  // thoughts (3.2).
   double trend = 0;
 };
 

@@ -43,14 +43,14 @@ inline constexpr int kNumPebbleTokenKinds = 7;
 
 struct PebbleProblem {
   PebbleFamily family = PebbleFamily::kAmounts;
-  // Is the whole text: the start token, "Question:", the question, the thought with its tags, "The
-  // answer is X." and the end token.
+  // Holds the whole text: the start token, "Question:", the question, the thought with its tags,
+  // "The answer is X." and the end token.
   std::vector<uint16_t> tokens = {};
   std::vector<PebbleTokenKind> kinds = {};  // [tokens]
   int num_question_tokens = 0;              // tokens of the prompt: up to the opening tag, included
   int num_thought_tokens = 0;               // tokens between the tags
-  // Is the longest distance, in tokens, from a looked-up value back to the last place where it was
-  // written with its name.
+  // Holds the longest distance, in tokens, from a looked-up value back to the last place where it
+  // was written with its name.
   int farthest_lookup = 0;
   std::string answer = {};  // one word
 
