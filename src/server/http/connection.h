@@ -1,9 +1,10 @@
 // Connection serves one connection of HttpServer: it reads requests one after the other, each
 // within its limits, and writes the answers that the Handler makes.
 //
-// Invariants: 1. All members are called on the thread that runs the socket's io_context. 2. A
-// connection has at most one read, one write and one wait for input under way, and one timer. 3.
-// Every wait has a deadline: for the next request, a header, a body, a write.
+// Invariants:
+// 1. All members are called on the thread that runs the socket's io_context.
+// 2. A connection has at most one read, one write and one wait for input under way, and one timer.
+// 3. Every wait has a deadline: for the next request, a header, a body, a write.
 #ifndef EBB_SERVER_HTTP_CONNECTION_H_
 #define EBB_SERVER_HTTP_CONNECTION_H_
 

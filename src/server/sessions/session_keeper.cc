@@ -1,9 +1,8 @@
-// Invariants: 1. `held` has a session as long as this server has its lease; `is_used` is true as
-// long as a request
-//    fetches the session or may change it.
+// Invariants:
+// 1. `held` has a session as long as this server has its lease; `is_used` is true as long as a
+//    request fetches the session or may change it.
 // 2. Each file in `scratch` has a unique name (NewScratchPath) and belongs to one use, one write or
-// one
-//    unsaved session, which removes it.
+//    one unsaved session, which removes it.
 // 3. A job that was begun ends once: the keeper first writes the session that the job saved, then
 //    delivers the end.
 #include "src/server/sessions/session_keeper.h"
