@@ -1,6 +1,6 @@
-// Invariants: 1. Only a process that has locked ID.lock, and finds its own epoch in that file,
-// writes or removes files
-//    of the session.
+// Invariants:
+// 1. Only a process that has locked ID.lock, and finds its own epoch in that file, writes or
+//    removes files of the session.
 // 2. ID.manifest is only replaced, by a rename, after its data file is complete and synced.
 #include "src/store/file_store.h"
 

@@ -1,6 +1,6 @@
-// Invariants: 1. The key `last` has the epoch of the newest lease. A client that finds another
-// epoch there than its
-//    own changes nothing; the scripts below compare and change atomically.
+// Invariants:
+// 1. The key `last` has the epoch of the newest lease. A client that finds another epoch there than
+//    its own changes nothing; the scripts below compare and change atomically.
 // 2. A committed chunk lives as long as its manifest; an uncommitted chunk expires.
 #include "src/store/redis_store.h"
 
