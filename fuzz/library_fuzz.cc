@@ -16,8 +16,8 @@
 
 #include "ebb/model.h"
 #include "hwy/aligned_allocator.h"
-#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/library_model.h"
+#include "src/model/loaded/gguf_file.h"
 #include "src/model/loaded/weights.h"
 
 namespace {

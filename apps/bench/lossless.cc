@@ -13,10 +13,10 @@
 #include "apps/bench/commands.h"
 #include "apps/bench/lossless_side.h"
 #include "apps/bench/session.h"
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/lossless_record.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/progress.h"
 
 namespace ebb::cli {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "apps/bench/bench_options.h"
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/progress.h"
 
 namespace ebb::cli {

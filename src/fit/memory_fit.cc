@@ -27,8 +27,8 @@
 #include "src/sequence/checkpoint_plan.h"
 #include "src/sequence/roll_back.h"
 #include "src/step/cpu/cpu_step.h"
-#include "src/step/device/backend_attention.h"
 #include "src/step/cpu/merged_rows.h"
+#include "src/step/device/backend_attention.h"
 #include "src/step/work/recurrent_state.h"
 #include "src/step/work/signal_buffers.h"
 

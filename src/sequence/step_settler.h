@@ -50,8 +50,8 @@ class StepSettler {
   // token) triples. Errors: a tier has no room for the policy's moves, or its file fails. After an
   // error, rows that some groups had already decided to evict are gone.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
-  // Returns whether caps may limit the rows: the cache has tiers below T0, or the session has tiers,
-  // whose caps may be on T0 alone.
+  // Returns whether caps may limit the rows: the cache has tiers below T0, or the session has
+  // tiers, whose caps may be on T0 alone.
   [[nodiscard]] bool CapsMayBind() const;
   // Returns whether rows that left a sliding window may stay for a checkpoint. They may not if a
   // placement would count them. Nor may they on a device, which would read them in each step and

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/report.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/common/terminal/say.h"
 #include "apps/lab/commands.h"

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/memory.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/common/terminal/say.h"
 #include "apps/lab/commands.h"

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"
 #include "apps/lab/eval/task.h"

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/memory.h"
 #include "apps/common/prompt.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/progress.h"
 #include "apps/lab/commands.h"

@@ -16,8 +16,8 @@ PythonTiers ReadTiers(const nb::dict& options) {
   for (const char* key : {"t0", "t1", "t2"}) {
     if (!compressed.has_value() || !Get<std::string>(options, key).has_value()) continue;
     const std::string tier = std::string("T") + key[1];
-    Raise(InvalidArgument("kv_type '" + kv_type + "' and " + key + " both place the rows of " + tier +
-                          "; give one"));
+    Raise(InvalidArgument("kv_type '" + kv_type + "' and " + key + " both place the rows of " +
+                          tier + "; give one"));
   }
   if (compressed.has_value()) {
     RaiseIfError(ParseT1("none", &tiers));

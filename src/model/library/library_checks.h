@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "ebb/status.h"
-#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/device_graph.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
+#include "src/model/loaded/gguf_file.h"
 
 namespace ebb {
 

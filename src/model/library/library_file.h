@@ -7,8 +7,8 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/internals.h"
+#include "src/model/loaded/gguf_file.h"
 #include "src/model/loaded/vocabulary.h"
 
 namespace ebb {

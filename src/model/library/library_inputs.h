@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "src/base/ggml_deleter.h"
-#include "src/model/loaded/decoder_graph.h"
 #include "src/model/library/device_graph.h"
 #include "src/model/library/internals.h"
+#include "src/model/loaded/decoder_graph.h"
 
 namespace ebb {
 

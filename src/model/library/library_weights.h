@@ -7,9 +7,9 @@
 
 #include "ebb/model.h"
 #include "ebb/status.h"
-#include "src/model/loaded/gguf_file.h"
 #include "src/model/library/graph_rewrite.h"
 #include "src/model/library/internals.h"
+#include "src/model/loaded/gguf_file.h"
 #include "src/model/loaded/weights.h"
 
 namespace ebb {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "src/server/api/openai/exchange.h"
 #include "src/server/api/base/response_store.h"
+#include "src/server/api/openai/exchange.h"
 
 namespace ebb::server {
 

@@ -17,8 +17,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/models/net/sha256.h"
+#include "apps/common/terminal/interrupt.h"
 
 namespace ebb::cli {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/terminal/interrupt.h"
 #include "apps/common/models/net/curl_library.h"
+#include "apps/common/terminal/interrupt.h"
 #include "ebb/version.h"
 
 namespace ebb::cli {

@@ -38,8 +38,8 @@ struct EvalQuestion {
   std::function<Judgement(std::string_view text, std::string_view answer)> judge;
 };
 
-// EvalSetting is one way to run all problems. Settings that differ have labels that differ: `policy`,
-// `budget`, `tiers` and `options`.
+// EvalSetting is one way to run all problems. Settings that differ have labels that differ:
+// `policy`, `budget`, `tiers` and `options`.
 struct EvalSetting {
   std::string policy;      // as it was asked for: "h2o:heavy=64"; the scorer of tiers that evict
   std::string budget;      // "25%"; empty: none
