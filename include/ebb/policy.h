@@ -323,8 +323,8 @@ struct Policy {
 // Returns "1024 rows", "25%", "1024 bytes", "+512 rows" or "1/8".
 [[nodiscard]] std::string FormatBudget(const Budget& budget);
 
-// kDefaultSinks, kDefaultWindow and kDefaultInterval are the protection of "Not All Thoughts Need
-// HBM" (3.2 and 3.3); policies of other papers have defaults of their own.
+// kDefaultSinks and kDefaultInterval, with kDefaultWindow (recent_windows.h), are the protection of
+// "Not All Thoughts Need HBM" (3.2 and 3.3); policies of other papers have defaults of their own.
 inline constexpr int kDefaultSinks = 4;      // tokens
 inline constexpr int kDefaultInterval = 64;  // generated tokens
 

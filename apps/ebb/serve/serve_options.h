@@ -1,6 +1,6 @@
 // Declares the options that only `ebb serve` takes.
-#ifndef EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
-#define EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
+#ifndef EBB_APPS_EBB_SERVE_SERVE_OPTIONS_H_
+#define EBB_APPS_EBB_SERVE_SERVE_OPTIONS_H_
 
 #include <cstdint>
 #include <string>
@@ -33,4 +33,4 @@ void AppendServeOptionRows(std::vector<OptionRow>* table);
 
 }  // namespace ebb::cli
 
-#endif  // EBB_APPS_OPTIONS_SERVE_OPTIONS_H_
+#endif  // EBB_APPS_EBB_SERVE_SERVE_OPTIONS_H_

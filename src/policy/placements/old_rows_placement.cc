@@ -44,6 +44,17 @@ class OldRowsPlacement final : public StatelessPlacement {
     }
   }
 
+  std::string Explain(const PlacementInput& input, size_t row) const override {
+    const Position position = input.positions[row];
+    if (position < kFirstInT0) return fmt::format("one of the first {} tokens: T0", kFirstInT0);
+    const bool is_compressed = !input.tiers.empty() && input.tiers[row] == Tier::kT2;
+    if (is_compressed || IsOldRow(position, EndOfRowsToCompress(input))) {
+      return fmt::format("an old token: T2, as {}", CompressedTypeName(type_));
+    }
+    return fmt::format("one of the newest {} to {} tokens, which are compressed in pages of {}: T0",
+                       kNewestBesideT2.least, kNewestBesideT2.most, kFirstInT0);
+  }
+
  private:
   static Position EndOfRowsToCompress(const PlacementInput& input) {
     if (input.tokens_to_come == 0) return EndOfOldRows(input.next_position, kNewestAboveT2);

@@ -48,6 +48,19 @@ class OldRowsPlacementTest : public testing::Test {
   std::vector<Position> positions_;
 };
 
+TEST_F(OldRowsPlacementTest, SaysWhyARowLiesWhereItDoes) {
+  DecodeTo(257);
+  const PlacementInput input = Input(StepKind::kDecode);
+  EXPECT_EQ(placement_->Explain(input, 63), "one of the first 64 tokens: T0");
+  EXPECT_EQ(placement_->Explain(input, 64), "an old token: T2, as int8");
+  EXPECT_EQ(placement_->Explain(input, 191), "an old token: T2, as int8");
+  EXPECT_EQ(placement_->Explain(input, 192),
+            "one of the newest 65 to 128 tokens, which are compressed in pages of 64: T0");
+  // Before the decision is carried out, the row is still in T0.
+  tiers_[191] = Tier::kT0;
+  EXPECT_EQ(placement_->Explain(Input(StepKind::kDecode), 191), "an old token: T2, as int8");
+}
+
 TEST_F(OldRowsPlacementTest, WholePagesAreCompressedExceptTheFirstAndTheNewest) {
   DecodeTo(192);
   EXPECT_THAT(tiers_, testing::Each(Tier::kT0));
