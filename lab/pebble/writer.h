@@ -26,7 +26,7 @@ class Writer {
   // the same kind.
   void Say(std::string_view words, PebbleTokenKind kind);
   void Say(std::string_view words);  // the kind is kQuestion in the question, else kGrammar
-  // Writes words of the question in the thought; their kind is kCopied.
+  // Writes words of the question again, in the thought, as tokens of PebbleTokenKind::kCopied.
   void Repeat(std::string_view words);
   // Writes filler, or nothing in a brief problem.
   void Muse(std::string_view words);
@@ -34,8 +34,8 @@ class Writer {
   void BeginThought();
   // Writes a fact, "NAME VALUE": a given one in the question, or a result in the thought.
   void State(std::string_view name, std::string_view value);
-  // Writes a look-up, "Recall NAME VALUE ."; the name is of kind kCopied unless another kind is
-  // given.
+  // Writes a look-up, "Recall NAME VALUE ."; the name is a token of PebbleTokenKind::kCopied
+  // unless another kind is given.
   void Recall(std::string_view name, std::string_view value,
               PebbleTokenKind name_kind = PebbleTokenKind::kCopied);
   // Writes a calculation, "three plus four makes seven ."; the words before the result were written

@@ -157,7 +157,8 @@ struct AttentionKernel {
   bool (*chunk_weights)(const MergeInput& in, float* weights);
   // Computes out[head_dim] = sum over c of weights[c] * o[c].
   void (*merge)(const MergeInput& in, const float* weights, float* out);
-  // Adds the sum over g of weight * p of row r and head g to mass[r], for begin <= r < end.
+  // Adds to mass[r], for each row r from begin to end - 1, the softmax probability of the row,
+  // summed over the query heads g of the kv head.
   void (*add_mass)(const MassInput& in, float* mass);
   int (*query_tile)(int num_heads);  // number of query tokens in a tile
   size_t (*prefill_scratch_floats)(int num_heads, int head_dim);

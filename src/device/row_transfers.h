@@ -50,7 +50,7 @@ class RowTransfers {
   [[nodiscard]] Result<bool> GathersIntegers(int64_t row_size);
 
   [[nodiscard]] size_t device_bytes() const;
-  // Frees the device's memory; the next call allocates it again.
+  // Frees the device's memory; the next transfer allocates it again.
   void Release() { buffers_.reset(); }
   // Gives up the device's memory without freeing it, because freeing memory of a lost device would
   // end the process.

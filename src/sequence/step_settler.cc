@@ -393,8 +393,8 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   num_evicted_ += static_cast<int64_t>(removed_.size()) * cache_->layout().NumStreamsOf(group);
   most_gone_ = std::max(most_gone_, removed_.size() + decision.moves.size());
   if (!removed_.empty()) RemoveRows(group);
-  // A policy without tiers decides for every group at every step but moves nothing, so an empty
-  // decision is not stored.
+  // Without tiers every decision of a policy is empty here, for every group at every step: its
+  // evictions were carried out above. Such a decision is stored for the ledger alone.
   if (!decision.moves.empty() || ledger_ != nullptr) decided_.push_back(std::move(decision));
   return OkStatus();
 }

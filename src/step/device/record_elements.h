@@ -25,7 +25,8 @@ struct RecordFormat {
   bool is_rotated = true;
   bool has_values = true;
   int head_dim = 0;
-  // Are the size of a record and the offsets of its values and scales, in bytes, multiples of 4.
+  // `stride` is the size of a record, `values` and `scales` are offsets in it; all in bytes, and
+  // multiples of 4.
   int stride = 0, values = 0, scales = 0;
 };
 

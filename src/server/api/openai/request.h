@@ -1,4 +1,5 @@
-// Describes the request that the readers of all APIs make of a body, and makes its jobs.
+// Defines CompletionRequest, which the readers of all interfaces fill from the body of an HTTP
+// request, and Prepare(), which turns it into jobs for the engine, one for each answer.
 #ifndef EBB_SERVER_API_OPENAI_REQUEST_H_
 #define EBB_SERVER_API_OPENAI_REQUEST_H_
 
