@@ -101,7 +101,8 @@ TEST(TierOptionsText, AreTheOptionsThatMakeTheTiers) {
 }
 
 TEST(TierOptions, HaveEvictionByCaps) {
-  const auto options = TierOptions({.t0_cap_bytes = 4096, .evict_beyond_caps = true});
+  const auto options =
+      TierOptions({.engine = {.t0_cap_bytes = 4096}, .shares = {.evict_beyond_caps = true}});
   EXPECT_EQ(options.back(), TierOption("--evict", "caps"));
 }
 
