@@ -20,6 +20,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/models/net/file_download.h"
 #include "apps/common/models/parts_folder.h"
 #include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/subprocess.h"
@@ -112,7 +113,7 @@ esac
   }
   Status Fetch() {
     testing::internal::CaptureStderr();
-    Status status = FetchModel(model_, Path(), options_.quiet);
+    Status status = FetchModel(model_, Path(), quiet_);
     messages_ = testing::internal::GetCapturedStderr();
     return status;
   }
@@ -143,7 +144,7 @@ esac
   std::string sha256_;
   std::vector<ModelPart> parts_;
   KnownModel model_;
-  CliOptions options_;
+  bool quiet_ = false;
   std::string messages_;
 };
 
@@ -157,7 +158,7 @@ TEST_F(FetchModelTest, JoinsThePartsInTheirOrder) {
 }
 
 TEST_F(FetchModelTest, QuietSaysNothing) {
-  options_.quiet = true;
+  quiet_ = true;
   ASSERT_TRUE(Fetch().ok());
   EXPECT_EQ(messages_, "");
 }
