@@ -74,8 +74,10 @@ std::string CommandHelp(const Program& program, const Command& command, HelpLeng
     const std::string_view title = OptionGroupTitle(row.group);
     auto group = std::ranges::find(groups, title, &decltype(groups)::value_type::first);
     if (group == groups.end()) group = groups.insert(group, {title, ""});
+    const bool is_positional = row.names == row.value;
     const std::string names =
-        fmt::format("  {}{}{}", row.names, row.value.empty() ? "" : " ", row.value);
+        fmt::format("  {}{}{}", row.names, row.value.empty() || is_positional ? "" : " ",
+                    is_positional ? "" : row.value);
     group->second += names;
     AppendWrapped(HelpText(row), static_cast<int>(names.size()), columns, &group->second);
   }

@@ -68,7 +68,8 @@ TEST_F(CliAdapterTest, IsTakenByEveryCommandThatRunsAModel) {
   EXPECT_THAT(profile.out, HasSubstr(", adapter Marks\""));
   for (const char* command : {"chat", "fit", "ebb-lab fidelity", "ebb-lab eval",
                               "ebb-lab importance", "ebb-bench prefill", "ebb-bench lossless"}) {
-    EXPECT_THAT(RunEbb(command + std::string(" --help")).out, HasSubstr("--adapter")) << command;
+    EXPECT_THAT(RunEbb(command + std::string(" --help-all")).out, HasSubstr("--adapter"))
+        << command;
   }
 }
 

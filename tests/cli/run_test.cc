@@ -254,7 +254,7 @@ TEST(HelpTest, IsForEveryCommand) {
   for (const char* command : {"run", "chat", "pull", "ebb-lab fidelity", "ebb-bench decode"}) {
     const ProgramEnd end = RunEbb(std::string(command) + " --help");
     EXPECT_EQ(end.exit_code, 0);
-    EXPECT_THAT(end.out, HasSubstr("--help"));
+    EXPECT_THAT(end.out, HasSubstr(std::string(command) + ": "));
   }
   EXPECT_THAT(RunEbb("run --help-all").out, HasSubstr("--past-context refuse|rerotate"));
   const std::string usual = RunEbb("run --help").out;

@@ -166,10 +166,10 @@ Status ListAll() {
                  name.ok() && FindStoredModel(*name).ok());
   }
   text += fmt::format(
-      "\n\"memory\" is what the weights and a full cache of {} tokens take. `ebb pull NAME` "
-      "fetches a\n"
-      "model, `ebb pull --list NAME` tells more of it.\n",
+      "\n\"memory\" is what the weights and a full cache of {} tokens take.\n"
+      "`ebb pull NAME` fetches a model, `ebb pull --list NAME` tells more of it.\n",
       kContext);
+  if (CacheFolder().empty()) text += fmt::format("A model has no place: {}.\n", kNoCacheFolder);
   return WriteTextToStdout(text);
 }
 

@@ -244,7 +244,9 @@ Status Chat::SetOption(const std::string& text) {
     if (is_setting) rows.push_back(&row);
   }
   if (text.empty()) {
-    for (const OptionRow* row : rows) Say("{} {}\n", ConfigName(*row), row->show(options_));
+    for (const OptionRow* row : rows) {
+      if (row->show != nullptr) Say("{} {}\n", ConfigName(*row), row->show(options_));
+    }
     return OkStatus();
   }
   const size_t end = std::min(text.find_first_of(" ="), text.size());
@@ -261,7 +263,8 @@ Status Chat::SetOption(const std::string& text) {
   if (!status.ok()) return status.WithPrefix("/set " + name);
   EBB_RETURN_IF_ERROR(Sampler::Create(*setup_.model, changed.sampling).status());
   options_ = std::move(changed);
-  Say("{} is {} from here on\n", name, (*row)->show(options_));
+  Say("{} is {} from here on\n", name,
+      (*row)->show != nullptr ? (*row)->show(options_) : text.substr(begin));
   return OkStatus();
 }
 

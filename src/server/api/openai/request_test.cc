@@ -82,12 +82,7 @@ TEST(ReadRequest, FieldsThatWouldConstrainAnAnswerAreRefused) {
            {"lora", "[{\"id\": 0}]", "[]"},
            {"negative_prompt", "\"a\"", "\"\""},
            {"guidance_scale", "2", "1"},
-           {"mirostat", "2", "0"},
-           {"typical_p", "0.5", "1"},
-           {"top_n_sigma", "1", "-1"},
-           {"dynatemp_range", "0.5", "0"},
-           {"dry_multiplier", "0.8", "0"},
-           {"xtc_probability", "0.5", "0"},
+           {"adaptive_target", "0.5", "-1"},
            {"tfs", "0.9", "1"}}) {
     for (const Endpoint endpoint : {Endpoint::kChat, Endpoint::kText}) {
       const std::string begin = endpoint == Endpoint::kChat
