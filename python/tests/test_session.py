@@ -110,6 +110,23 @@ def test_sampling_follows_the_seed(engine):
     assert text(1) == text(1) != text(2)
 
 
+def test_samplers_of_llama_cpp(engine):
+    def text(**options):
+        given = dict(temperature=8.0, top_k=0, top_p=1.0, min_p=0.0, max_tokens=60, ignore_eos=True, seed=3) | options
+        return engine.session().generate(PROMPT, **given).run().text
+
+    plain = text()
+    assert text() == plain
+    for options in (dict(typical_p=0.2), dict(top_n_sigma=0.5), dict(dynatemp_range=1.5), dict(mirostat=2, mirostat_tau=1.0),
+                    dict(xtc_probability=1.0, xtc_threshold=0.01), dict(samplers="top_k", top_k=1)):
+        assert text(**options) != plain, options
+    assert text(temperature=0.0, dry_multiplier=5.0, dry_sequence_breakers=[]) != text(temperature=0.0)
+    with pytest.raises(ebb.InvalidArgument, match="expected samplers of penalties;dry"):
+        text(samplers="top_k;fly")
+    with pytest.raises(ebb.InvalidArgument, match="mirostat"):
+        text(mirostat=3)
+
+
 def test_stop_texts(engine):
     whole = greedy(engine.session(), max_tokens=60).run().text
     stop = whole[20:26]

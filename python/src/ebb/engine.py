@@ -79,6 +79,21 @@ class GenerateOptions(TypedDict, total=False):
     repeat_last_n: int
     presence_penalty: float
     frequency_penalty: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: Sequence[str]
+    mirostat: int
+    mirostat_tau: float
+    mirostat_eta: float
+    samplers: str
     seed: int
     grammar: str
     stop: str | Sequence[str]
@@ -628,6 +643,21 @@ class Session:
         repeat_last_n: int = 64,
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
+        dynatemp_range: float = 0.0,
+        dynatemp_exponent: float = 1.0,
+        typical_p: float = 1.0,
+        top_n_sigma: float = -1.0,
+        xtc_probability: float = 0.0,
+        xtc_threshold: float = 0.1,
+        dry_multiplier: float = 0.0,
+        dry_base: float = 1.75,
+        dry_allowed_length: int = 2,
+        dry_penalty_last_n: int = -1,
+        dry_sequence_breakers: Sequence[str] = ("\n", ":", "\"", "*"),
+        mirostat: int = 0,
+        mirostat_tau: float = 5.0,
+        mirostat_eta: float = 0.1,
+        samplers: str = "",
         seed: int = 0,
         grammar: str = "",
         stop: str | Sequence[str] = (),
@@ -647,6 +677,9 @@ class Session:
             repeat_penalty: divides the logits of tokens among the last `repeat_last_n` tokens of
                 the prompt and the answer; `presence_penalty` is subtracted from them, and
                 `frequency_penalty` for each time that they occur there.
+            dynatemp_range ... mirostat_eta: the samplers of llama.cpp, under its names; off by default.
+            samplers: names with a semicolon between them, "top_k;temperature": the samplers that run, in this
+                order; "": llama.cpp's order.
             seed: of sampling.
             grammar: GBNF with a rule "root"; "": none.
             stop: texts that end the answer.
@@ -656,7 +689,13 @@ class Session:
         options = _given(
             dict(max_tokens=max_tokens, min_tokens=min_tokens, temperature=temperature, top_k=top_k,
                  top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty, repeat_last_n=repeat_last_n,
-                 presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, seed=seed,
+                 presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
+                 dynatemp_range=dynatemp_range, dynatemp_exponent=dynatemp_exponent, typical_p=typical_p,
+                 top_n_sigma=top_n_sigma, xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
+                 dry_multiplier=dry_multiplier, dry_base=dry_base, dry_allowed_length=dry_allowed_length,
+                 dry_penalty_last_n=dry_penalty_last_n, dry_sequence_breakers=list(dry_sequence_breakers),
+                 mirostat=mirostat, mirostat_tau=mirostat_tau, mirostat_eta=mirostat_eta,
+                 samplers=samplers or None, seed=seed,
                  grammar=grammar, stop=[stop] if isinstance(stop, str) else list(stop),
                  ignore_eos=ignore_eos, thinking_budget=thinking_budget, progress=progress)
         )
