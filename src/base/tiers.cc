@@ -60,9 +60,12 @@ std::string_view T1PlaceName(T1Place place) { return NameOf(kT1Places, place); }
 std::string_view CompressedTypeName(CompressedType type) { return NameOf(kCompressedTypes, type); }
 
 std::optional<CompressedType> CompressedKvType(std::string_view name) {
-  constexpr std::array<Named<CompressedType>, 3> kTypes = {{{"q8", CompressedType::kInt8},
+  // q8_0 and q4_0 are llama.cpp's names of the caches with as many bits.
+  constexpr std::array<Named<CompressedType>, 5> kTypes = {{{"q8", CompressedType::kInt8},
                                                             {"q4", CompressedType::kInt4},
-                                                            {"q3", CompressedType::kInt3}}};
+                                                            {"q3", CompressedType::kInt3},
+                                                            {"q8_0", CompressedType::kInt8},
+                                                            {"q4_0", CompressedType::kInt4}}};
   return ValueOf(kTypes, name);
 }
 

@@ -68,7 +68,7 @@ std::vector<Case> Cases() {
       {"SinksOfH2o", run + "--policy h2o --budget 64 --sinks 2", kUsage, {"write h2o:sinks=2"}},
       {"LittleMemory", run + "--memory 1KiB", kLimit, {"tokens into 1 KiB;"}},
       {"BadThoughts", run + "--thoughts loud", kUsage, {"--thoughts", "show|dim|hide", "loud"}},
-      {"BadKvType", run + "--kv-type q8_0", kUsage, {"--kv-type", "f16|bf16|f32", "q8_0"}},
+      {"BadKvType", run + "--kv-type q5_0", kUsage, {"--kv-type", "f16|bf16|f32", "q5_0"}},
       {"BadPastContext", run + "--past-context go", kUsage, {"--past-context", "refuse|rerotate"}},
       {"BadRopeScaling", run + "--rope-scaling big", kUsage, {"--rope-scaling", "linear|yarn"}},
       {"NoRopeFactor", run + "--rope-scaling yarn", kUsage, {"factor"}},
@@ -421,6 +421,11 @@ TEST_F(HardTimesTest, OptionsOfTheSameMeaningAreTaken) {
     const ProgramEnd end = Run(theirs);
     EXPECT_EQ(end.exit_code, 0) << theirs << end.err;
     EXPECT_EQ(end.out, text) << theirs << end.err;
+  }
+  for (const std::string theirs : {"--kv-type q8_0", "-ctk q8_0 -ctv q8_0"}) {
+    const ProgramEnd end = Run(ours + theirs);
+    EXPECT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_EQ(end.out, Run(ours + "--kv-type q8").out) << theirs;
   }
   // Behind an option that takes a value such words are its value.
   EXPECT_EQ(Run("run --threads 1 --raw -n 4 --temp 0 -m MODEL -p -c").exit_code, 0);
