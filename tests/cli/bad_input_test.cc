@@ -67,6 +67,7 @@ std::vector<Case> Cases() {
       {"FolderWithACommaForT1", run + "--t1 file:MISSING/a,b,", kUsage, {"MISSING/a,b: "}},
       {"SinksOfH2o", run + "--policy h2o --budget 64 --sinks 2", kUsage, {"write h2o:sinks=2"}},
       {"LittleMemory", run + "--memory 1KiB", kLimit, {"tokens into 1 KiB;"}},
+      {"MemoryWithoutAUnit", run + "--memory 8", kUsage, {"--memory: 8 bytes; did you mean 8GiB?"}},
       {"BadThoughts", run + "--thoughts loud", kUsage, {"--thoughts", "show|dim|hide", "loud"}},
       {"BadKvType", run + "--kv-type q5_0", kUsage, {"--kv-type", "f16|bf16|f32", "q5_0"}},
       {"BadPastContext", run + "--past-context go", kUsage, {"--past-context", "refuse|rerotate"}},

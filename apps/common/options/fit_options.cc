@@ -1,9 +1,21 @@
 #include "apps/common/options/fit_options.h"
 
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
 
 namespace ebb::cli {
+namespace {
+
+bool IsWholeNumber(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+}  // namespace
 
 void AppendFitOptionRows(std::vector<OptionRow>* table) {
   using G = OptionGroup;
@@ -15,6 +27,11 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
        "of the device's memory",
        [](std::string_view text, CliOptions* options) {
          EBB_ASSIGN_OR_RETURN(options->fit.memory_bytes, ParseBytes(text));
+         // A number without a unit counts bytes; so few were hardly meant.
+         constexpr uint64_t kFew = uint64_t{1} << 20;
+         if (options->fit.memory_bytes < kFew && IsWholeNumber(text)) {
+           return InvalidArgument(fmt::format("{} bytes; did you mean {}GiB?", text, text));
+         }
          return OkStatus();
        },
        nullptr},
