@@ -20,6 +20,18 @@ Command DocsCommand(ExitCode (*run)(const CliOptions& options)) {
           Command::Visibility::kHidden};
 }
 
+bool Takes(const Command& command, const OptionRow& row) {
+  return std::ranges::find(command.groups, row.group) != command.groups.end();
+}
+
+std::vector<const OptionRow*> OptionsOf(const Program& program, const Command& command) {
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& row : program.options) {
+    if (Takes(command, row)) rows.push_back(&row);
+  }
+  return rows;
+}
+
 std::vector<const Command*> ChildrenOf(const Program& program, std::string_view parent) {
   std::vector<const Command*> children;
   for (const Command& command : program.commands) {

@@ -64,6 +64,11 @@ ExitCode ExitCodeOf(const CliOptions& options) {
 // Returns the hidden command `docs`; `run` calls PrintDocs() for its program.
 [[nodiscard]] Command DocsCommand(ExitCode (*run)(const CliOptions& options));
 
+// Returns whether the command takes the option.
+[[nodiscard]] bool Takes(const Command& command, const OptionRow& row);
+// Returns the options that the command takes, in the order of the program's table.
+[[nodiscard]] std::vector<const OptionRow*> OptionsOf(const Program& program,
+                                                      const Command& command);
 // Returns the shown commands directly under `parent`: those of the program for "", "list" and
 // "test" for "device".
 [[nodiscard]] std::vector<const Command*> ChildrenOf(const Program& program,

@@ -65,21 +65,19 @@ std::string CommandHelp(const Program& program, const Command& command, HelpLeng
   for (const std::string_view example : command.examples) help += fmt::format("  {}\n", example);
   std::vector<std::pair<std::string_view, std::string>> groups;  // by title, as they come first
   int left_out = 0;
-  for (const OptionRow& row : program.options) {
-    if (std::ranges::count(command.groups, row.group) == 0) continue;
-    if (is_short && std::ranges::count(command.usual, LongName(row)) == 0) {
+  for (const OptionRow* row : OptionsOf(program, command)) {
+    if (is_short && std::ranges::count(command.usual, LongName(*row)) == 0) {
       ++left_out;
       continue;
     }
-    const std::string_view title = OptionGroupTitle(row.group);
+    const std::string_view title = OptionGroupTitle(row->group);
     auto group = std::ranges::find(groups, title, &decltype(groups)::value_type::first);
     if (group == groups.end()) group = groups.insert(group, {title, ""});
-    const bool is_positional = row.names == row.value;
+    const bool shows_value = !row->value.empty() && row->value != row->names;
     const std::string names =
-        fmt::format("  {}{}{}", row.names, row.value.empty() || is_positional ? "" : " ",
-                    is_positional ? "" : row.value);
+        fmt::format("  {}{}{}", row->names, shows_value ? " " : "", shows_value ? row->value : "");
     group->second += names;
-    AppendWrapped(HelpText(row), static_cast<int>(names.size()), columns, &group->second);
+    AppendWrapped(HelpText(*row), static_cast<int>(names.size()), columns, &group->second);
   }
   for (const auto& [title, options] : groups) help += fmt::format("\n{}:\n{}", title, options);
   if (left_out > 0) {

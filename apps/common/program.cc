@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -19,6 +20,7 @@
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/foreign_options.h"
 #include "apps/common/options/policy_list.h"
+#include "apps/common/terminal/near_names.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
 #include "apps/common/tier_notices.h"
@@ -107,15 +109,11 @@ std::variant<const Command*, ExitCode> TakeCommand(const Program& program,
 // Returns the names of an option that CLI11 can parse. CLI11 takes no short names of several
 // letters, such as -hf; ForParser() replaces these in the arguments.
 std::string NamesForParser(const OptionRow& row) {
-  std::string names;
-  for (size_t begin = 0; begin < row.names.size();) {
-    const size_t end = std::min(row.names.find(',', begin), row.names.size());
-    const std::string_view name = std::string_view(row.names).substr(begin, end - begin);
-    const bool is_short = name.starts_with('-') && !name.starts_with("--");
-    if (!is_short || name.size() == 2) names.append(names.empty() ? "" : ",").append(name);
-    begin = end + 1;
-  }
-  return names;
+  std::vector<std::string_view> names = NamesOf(row);
+  std::erase_if(names, [](std::string_view name) {
+    return name.starts_with('-') && !name.starts_with("--") && name.size() > 2;
+  });
+  return fmt::format("{}", fmt::join(names, ","));
 }
 
 // Checks the value of --FLAG=VALUE before the parser does, which would take 2 for true, n and -7
@@ -180,7 +178,7 @@ std::string MeantOption(const Program& program, const std::vector<const OptionRo
   }
   for (const Command& command : program.commands) {
     for (const OptionRow& row : program.options) {
-      if (LongName(row) == name && std::ranges::count(command.groups, row.group) > 0) {
+      if (LongName(row) == name && Takes(command, row)) {
         return fmt::format("; it is an option of `{} {}`", program.name, command.name);
       }
     }
@@ -240,31 +238,19 @@ Status TellSeed(const CliOptions& options) {
 void AddOptions(const Program& program, const Command& command, const TakeOption& take,
                 CLI::App* app) {
   for (const OptionRow& row : program.options) {
-    const auto in = [&](const std::vector<OptionGroup>& groups) {
-      return std::ranges::find(groups, row.group) != groups.end();
-    };
-    if (in(command.groups)) {
+    if (Takes(command, row)) {
       AddOption(row, std::string(OptionGroupTitle(row.group)), take, app);
-    } else if (in(command.without_effect)) {
+    } else if (std::ranges::count(command.without_effect, row.group) > 0) {
       AddOption(row, "", take, app);
     }
   }
 }
 
-// Returns the options that the command takes and does not ignore.
-std::vector<const OptionRow*> RowsOf(const Program& program, const Command& command) {
-  std::vector<const OptionRow*> rows;
-  for (const OptionRow& row : program.options) {
-    if (std::ranges::count(command.groups, row.group) > 0) rows.push_back(&row);
-  }
-  return rows;
-}
-
 // Sets the options of the --config file, if the arguments name one, except options that the
 // arguments give too. Ignores arguments that cannot be parsed; the caller reports them.
 Status ReadConfigOf(const Program& program, const Command& command,
+                    const std::vector<const OptionRow*>& rows,
                     const std::vector<std::string>& arguments, CliOptions* options) {
-  const std::vector<const OptionRow*> rows = RowsOf(program, command);
   const auto is_config = [](const OptionRow* row) { return LongName(*row) == "--config"; };
   if (std::ranges::none_of(rows, is_config)) return OkStatus();
   CommandLine given;
@@ -287,13 +273,13 @@ Status ReadConfigOf(const Program& program, const Command& command,
 ExitCode RunCommand(const Program& program, const Command& command,
                     std::span<const std::string> arguments) {
   CliOptions options;
-  const std::vector<const OptionRow*> rows = RowsOf(program, command);
+  const std::vector<const OptionRow*> rows = OptionsOf(program, command);
   const auto own = WithoutForeignOptions(rows, arguments);
   if (!own.ok()) return Fail(own.status());
   const auto named = WithoutBareWords(rows, *own);
   if (!named.ok()) return Fail(named.status());
   const std::vector<std::string> words = ForParser(*named);
-  if (const Status status = ReadConfigOf(program, command, words, &options); !status.ok()) {
+  if (const Status status = ReadConfigOf(program, command, rows, words, &options); !status.ok()) {
     return Fail(status);
   }
   CLI::App app(std::string(command.summary), fmt::format("{} {}", program.name, command.name));

@@ -30,11 +30,10 @@ std::vector<const Command*> Parents(const Program& program) {
   return parents;
 }
 
-std::vector<const OptionRow*> OptionsOf(const Program& program, const Command& command) {
-  std::vector<const OptionRow*> rows;
-  for (const OptionRow& row : program.options) {
-    if (Takes(command, row) && row.names.starts_with('-')) rows.push_back(&row);
-  }
+// Returns the options of the command that have a name, as arguments by their place do not.
+std::vector<const OptionRow*> NamedOptionsOf(const Program& program, const Command& command) {
+  std::vector<const OptionRow*> rows = OptionsOf(program, command);
+  std::erase_if(rows, [](const OptionRow* row) { return !row->names.starts_with('-'); });
   return rows;
 }
 
@@ -129,7 +128,7 @@ std::string BashCompletionText(const Program& program) {
   text += "  esac\n  if [[ -z $words ]]; then\n    case $command in\n";
   for (const Command* command : DocumentedCommands(program)) {
     std::vector<std::string_view> names;
-    for (const OptionRow* row : OptionsOf(program, *command)) {
+    for (const OptionRow* row : NamedOptionsOf(program, *command)) {
       for (const std::string_view name : NamesOf(*row)) names.push_back(name);
     }
     text += fmt::format("      '{}') words='{} --help' ;;\n", command->name, fmt::join(names, " "));
@@ -171,7 +170,7 @@ std::string ZshCompletionText(const Program& program) {
   text += "esac\ncase $command in\n";
   for (const Command* command : DocumentedCommands(program)) {
     text += fmt::format("  '{}')\n    _arguments -s \\\n", command->name);
-    for (const OptionRow* row : OptionsOf(program, *command)) {
+    for (const OptionRow* row : NamedOptionsOf(program, *command)) {
       for (const std::string_view name : NamesOf(*row)) {
         text += fmt::format("      '*{}[{}]{}' \\\n", name, ZshHelp(row->help), ZshAction(*row));
       }
@@ -198,7 +197,7 @@ std::string FishCompletionText(const Program& program) {
         parent->name, fmt::join(WordsUnder(program, parent->name), " "), program.name);
   }
   for (const Command* command : DocumentedCommands(program)) {
-    for (const OptionRow* row : OptionsOf(program, *command)) {
+    for (const OptionRow* row : NamedOptionsOf(program, *command)) {
       text += fmt::format("complete -c {} -n '{}'", program.name, FishCondition(*command));
       for (const std::string_view name : NamesOf(*row)) {
         // fish's -o completes a name of several letters behind one dash, such as -hf.

@@ -1,22 +1,14 @@
 #include "apps/common/docs/docs.h"
-#include "apps/common/options/option_errors.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "apps/common/options/option_errors.h"
+#include "apps/common/options/option_values.h"
+
 namespace ebb::cli {
 namespace {
-
-std::vector<std::string_view> Split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
 
 bool IsWord(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
@@ -34,10 +26,6 @@ std::vector<const Command*> DocumentedCommands(const Program& program) {
     }
   }
   return commands;
-}
-
-bool Takes(const Command& command, const OptionRow& row) {
-  return std::ranges::find(command.groups, row.group) != command.groups.end();
 }
 
 std::vector<OptionSection> OptionSections(const Program& program) {
@@ -64,8 +52,6 @@ std::vector<OptionSection> OptionSections(const Program& program) {
   });
   return sections;
 }
-
-std::vector<std::string_view> NamesOf(const OptionRow& row) { return Split(row.names, ','); }
 
 std::vector<std::string_view> ChoicesOf(const OptionRow& row) {
   std::vector<std::string_view> choices = Split(row.value, '|');

@@ -42,15 +42,11 @@ struct OptionSection {
 };
 // Returns all options that at least one command takes, in the order of the program's table.
 [[nodiscard]] std::vector<OptionSection> OptionSections(const Program& program);
-// Returns the spellings of an option, such as "-m" and "--model".
-[[nodiscard]] std::vector<std::string_view> NamesOf(const OptionRow& row);
 // Returns the values that an option lists, such as "none" and "host" of "none|host"; empty if one
 // alternative is a placeholder that cannot be typed as it is, such as PERCENT.
 [[nodiscard]] std::vector<std::string_view> ChoicesOf(const OptionRow& row);
 // Returns whether the option's value is the path of a file.
 [[nodiscard]] bool TakesFile(const OptionRow& row);
-// Returns whether the command takes the option.
-[[nodiscard]] bool Takes(const Command& command, const OptionRow& row);
 
 }  // namespace ebb::cli
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <numeric>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -134,33 +132,6 @@ bool IsSafePath(std::string_view path) {
   }
   return std::ranges::none_of(
       path, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f' || c == '\\'; });
-}
-
-size_t EditDistance(std::string_view left, std::string_view right) {
-  const std::string a = Upper(left);
-  const std::string b = Upper(right);
-  std::vector<size_t> before;  // the row above `above`
-  std::vector<size_t> above(b.size() + 1);
-  std::iota(above.begin(), above.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    std::vector<size_t> row = {i + 1};
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = above[j] + (a[i] == b[j] ? 0 : 1);
-      row.push_back(std::min({change, row[j] + 1, above[j + 1] + 1}));
-      const bool is_swap = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
-      if (is_swap) row.back() = std::min(row.back(), before[j - 1] + 1);
-    }
-    before = std::exchange(above, std::move(row));
-  }
-  return above.back();
-}
-
-std::vector<std::string> NearNames(std::string_view wanted, std::vector<std::string> names,
-                                   size_t count) {
-  std::ranges::stable_sort(names, {},
-                           [&](const std::string& name) { return EditDistance(wanted, name); });
-  if (names.size() > count) names.resize(count);
-  return names;
 }
 
 }  // namespace ebb::cli

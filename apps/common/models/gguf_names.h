@@ -46,13 +46,6 @@ struct SplitName {
 // component, no "." or "..", no backslash and no control character.
 [[nodiscard]] bool IsSafePath(std::string_view path);
 
-// Returns how many letters are to be changed, inserted or removed to make `right` of `left`,
-// ignoring case.
-[[nodiscard]] size_t EditDistance(std::string_view left, std::string_view right);
-// Returns at most `count` names, sorted by their edit distance to `wanted`, ignoring case.
-[[nodiscard]] std::vector<std::string> NearNames(std::string_view wanted,
-                                                 std::vector<std::string> names, size_t count);
-
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_PULL_GGUF_NAMES_H_

@@ -77,11 +77,5 @@ TEST(GgufNamesTest, APathStaysInItsFolder) {
   EXPECT_FALSE(IsSafePath(std::string(2000, 'a')));
 }
 
-TEST(GgufNamesTest, NearNamesNeedTheFewestEdits) {
-  EXPECT_THAT(NearNames("tide-q4.gguf", {"ebb.gguf", "TIDE-Q4_0.gguf", "tide-Q5.gguf"}, 2),
-              ElementsAre("tide-Q5.gguf", "TIDE-Q4_0.gguf"));
-  EXPECT_THAT(NearNames("a", {}, 3), IsEmpty());
-}
-
 }  // namespace
 }  // namespace ebb::cli

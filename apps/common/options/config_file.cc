@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/models/gguf_names.h"
 #include "apps/common/options/whole_file.h"
+#include "apps/common/terminal/near_names.h"
 #include "src/base/text/utf8.h"
 
 #define TOML_EXCEPTIONS 0

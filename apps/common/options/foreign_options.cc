@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "apps/common/models/gguf_names.h"
+#include "apps/common/options/option_values.h"
 
 namespace ebb::cli {
 namespace {
@@ -120,19 +120,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kForeign
     {"version", "`ebb --version` prints the version"},
 }};
 
-// Calls `visit` for each name in "-c,--ctx-size" until it returns true. Returns whether it did.
-template <typename Visit>
-bool AnyName(std::string_view names, Visit visit) {
-  for (size_t begin = 0; begin < names.size();) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    if (visit(names.substr(begin, end - begin))) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
+// Returns whether "-c,--ctx-size" has the name.
 bool HasName(std::string_view names, std::string_view name) {
-  return AnyName(names, [&](std::string_view one) { return one == name; });
+  return std::ranges::count(Split(names, ','), name) > 0;
 }
 
 const OptionRow* FindRow(std::span<const OptionRow* const> rows, std::string_view name) {
@@ -147,14 +137,14 @@ const ForeignOption* FindForeign(std::string_view name) {
   return found == kForeignOptions.end() ? nullptr : &*found;
 }
 
-// ForeignArgument is an argument split at its equals sign: "--ctx-size=4096", or "--ctx-size" whose
+// SplitArgument is an argument split at its equals sign: "--ctx-size=4096", or "--ctx-size" whose
 // value is the next argument.
 struct SplitArgument {
   std::string_view name;
   std::optional<std::string_view> value;
 };
 
-SplitArgument Split(std::string_view argument) {
+SplitArgument SplitAtEquals(std::string_view argument) {
   const size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
   if (equals == std::string_view::npos) return {.name = argument, .value = std::nullopt};
   return {.name = argument.substr(0, equals), .value = argument.substr(equals + 1)};
@@ -164,10 +154,12 @@ Status NotHere(std::string_view name, std::string_view hint) {
   return InvalidArgument(fmt::format("{} is an option of another program; here: {}", name, hint));
 }
 
-// Returns the index of the argument behind an option of `rows` and its value.
-size_t SkipOption(const OptionRow& row, const SplitArgument& argument, size_t at) {
-  return at + (row.value.empty() || argument.value.has_value() ? 1 : 2);
+// Returns how many arguments an option and its value take.
+size_t NumArguments(const SplitArgument& argument, bool takes_value) {
+  return takes_value && !argument.value.has_value() ? 2 : 1;
 }
+
+bool TakesValue(const OptionRow& row) { return !row.value.empty(); }
 
 // Appends llama.cpp's -ctk and -ctv as one --kv-type, the format of keys and values here.
 Status AppendCacheTypes(const std::string& keys, const std::string& values,
@@ -189,13 +181,13 @@ Result<std::vector<std::string>> WithoutForeignOptions(std::span<const OptionRow
   std::string keys;
   std::string values;
   for (size_t at = 0; at < arguments.size();) {
-    const SplitArgument argument = Split(arguments[at]);
+    const SplitArgument argument = SplitAtEquals(arguments[at]);
     if (arguments[at] == "--") {
       ours.insert(ours.end(), arguments.begin() + static_cast<ptrdiff_t>(at), arguments.end());
       break;
     }
     if (const OptionRow* row = FindRow(rows, argument.name); row != nullptr) {
-      const size_t end = std::min(SkipOption(*row, argument, at), arguments.size());
+      const size_t end = std::min(at + NumArguments(argument, TakesValue(*row)), arguments.size());
       for (; at < end; ++at) ours.push_back(arguments[at]);
       continue;
     }
@@ -207,7 +199,7 @@ Result<std::vector<std::string>> WithoutForeignOptions(std::span<const OptionRow
     const bool is_keys = argument.name == "-ctk" || argument.name == "--cache-type-k";
     if (is_keys || argument.name == "-ctv" || argument.name == "--cache-type-v") {
       (is_keys ? keys : values) = value();
-      at += argument.value.has_value() ? 1 : 2;
+      at += NumArguments(argument, true);
       continue;
     }
     const ForeignOption* const foreign = FindForeign(argument.name);
@@ -221,18 +213,14 @@ Result<std::vector<std::string>> WithoutForeignOptions(std::span<const OptionRow
         return NotHere(argument.name, fmt::format("{}, which this command does not take", target));
       }
       ours.emplace_back(foreign->ours);
-      if (argument.value.has_value()) ours.emplace_back(*argument.value);
-      ++at;  // the value, if it is the next argument, follows as it is
-      if (foreign->takes_value && !argument.value.has_value() && has_next) {
-        ours.push_back(arguments[at++]);
-      }
-      continue;
+      if (argument.value.has_value() || (foreign->takes_value && has_next)) ours.push_back(value());
+    } else {
+      const bool is_always = foreign->takes_value
+                                 ? !value().empty() && HasName(foreign->always, value())
+                                 : foreign->always == kFlagAlways;
+      if (!is_always) return NotHere(argument.name, foreign->hint);
     }
-    // llama.cpp takes -fa without a value too.
-    const bool is_always =
-        foreign->takes_value ? HasName(foreign->always, value()) : foreign->always == kFlagAlways;
-    if (!is_always) return NotHere(argument.name, foreign->hint);
-    at += foreign->takes_value && !argument.value.has_value() ? 2 : 1;
+    at += NumArguments(argument, foreign->takes_value);
   }
   EBB_RETURN_IF_ERROR(AppendCacheTypes(keys, values, &ours));
   return ours;
@@ -249,7 +237,7 @@ Result<std::vector<std::string>> WithoutBareWords(std::span<const OptionRow* con
   bool has_model = false;
   bool has_prompt = false;
   for (size_t at = 0; at < all.size();) {
-    const SplitArgument argument = Split(all[at]);
+    const SplitArgument argument = SplitAtEquals(all[at]);
     const OptionRow* const row = FindRow(rows, argument.name);
     if (row == nullptr && !all[at].starts_with('-') && !all[at].empty()) {
       words.push_back(all[at++]);
@@ -257,12 +245,11 @@ Result<std::vector<std::string>> WithoutBareWords(std::span<const OptionRow* con
     }
     // What the parser does not know, it reports; the words behind it are perhaps its value.
     if (row == nullptr && all[at] != "-") return all;
-    has_model = has_model ||
-                (row != nullptr && (LongName(*row) == "--model" || LongName(*row) == "--hf-repo"));
-    has_prompt = has_prompt ||
-                 (row != nullptr && (LongName(*row) == "--prompt" || LongName(*row) == "--file"));
-    const size_t end =
-        row == nullptr ? at + 1 : std::min(SkipOption(*row, argument, at), all.size());
+    const std::string name = row == nullptr ? "" : LongName(*row);
+    has_model = has_model || name == "--model" || name == "--hf-repo";
+    has_prompt = has_prompt || name == "--prompt" || name == "--file";
+    const bool takes_value = row != nullptr && TakesValue(*row);
+    const size_t end = std::min(at + NumArguments(argument, takes_value), all.size());
     for (; at < end; ++at) others.push_back(all[at]);
   }
   if (words.empty()) return all;
@@ -292,15 +279,6 @@ std::string_view HintForCommand(std::string_view name) {
   const auto found = std::ranges::find(kForeignCommands, name,
                                        &std::pair<std::string_view, std::string_view>::first);
   return found == kForeignCommands.end() ? std::string_view() : found->second;
-}
-
-std::optional<std::string> LikelyMeant(std::string_view wanted, std::vector<std::string> names) {
-  constexpr size_t kMostEdits = 2;
-  std::vector<std::string> nearest = NearNames(wanted, std::move(names), 1);
-  if (nearest.empty()) return std::nullopt;
-  const size_t edits = EditDistance(wanted, nearest.front());
-  const size_t most = std::min(kMostEdits, std::max<size_t>(1, wanted.size() / 3));
-  return edits <= most ? std::optional(std::move(nearest.front())) : std::nullopt;
 }
 
 }  // namespace ebb::cli

@@ -33,11 +33,6 @@ namespace ebb::cli {
 // text.
 [[nodiscard]] std::string_view HintForCommand(std::string_view name);
 
-// Returns the name that is at most a third of its letters, and at most two, from `wanted`, ignoring
-// case; nothing if none is so near.
-[[nodiscard]] std::optional<std::string> LikelyMeant(std::string_view wanted,
-                                                     std::vector<std::string> names);
-
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_OPTIONS_FOREIGN_OPTIONS_H_

@@ -83,10 +83,8 @@ Status ParseValue(std::string_view text, Range, std::vector<std::string>* value)
 
 Status ParseValue(std::string_view text, Range range, std::vector<int>* value) {
   std::vector<int> parsed;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    EBB_RETURN_IF_ERROR(ParseValue(text.substr(begin, end - begin), range, &parsed.emplace_back()));
-    begin = end + 1;
+  for (const std::string_view part : Split(text, ',')) {
+    EBB_RETURN_IF_ERROR(ParseValue(part, range, &parsed.emplace_back()));
   }
   *value = std::move(parsed);
   return OkStatus();
@@ -113,6 +111,18 @@ std::string ShowValue(const std::vector<int>& value) {
   }
   return list;
 }
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<std::string_view> NamesOf(const OptionRow& row) { return Split(row.names, ','); }
 
 std::string LongName(const OptionRow& row) { return row.names.substr(row.names.rfind(',') + 1); }
 

@@ -17,6 +17,9 @@
 
 namespace ebb::cli {
 
+// Returns the parts of `text` between the separators, empty ones too.
+[[nodiscard]] std::vector<std::string_view> Split(std::string_view text, char separator);
+
 // Range holds the bounds of a number, both included.
 struct Range {
   double min = std::numeric_limits<int>::min();

@@ -161,6 +161,8 @@ struct OptionRow {
   std::function<std::string(const CliOptions&)> show;
   bool is_repeatable = false;  // each occurrence adds a value
 };
+// Returns the spellings of an option, such as "-m" and "--model".
+[[nodiscard]] std::vector<std::string_view> NamesOf(const OptionRow& row);
 // Returns the name that messages use: the long one ("--model" of "-m,--model").
 [[nodiscard]] std::string LongName(const OptionRow& row);
 // Parses `text` into the option's member of *options. Errors: a value that the option does not

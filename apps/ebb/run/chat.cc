@@ -13,11 +13,11 @@
 
 #include "apps/common/models/known_models.h"
 #include "apps/common/options/config_file.h"
-#include "apps/common/options/foreign_options.h"
 #include "apps/common/options/option_errors.h"
 #include "apps/common/options/whole_file.h"
 #include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/line_reader.h"
+#include "apps/common/terminal/near_names.h"
 #include "apps/common/terminal/say.h"
 #include "apps/ebb/run/chat_input.h"
 #include "apps/ebb/run/commands.h"

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/options/option_values.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -31,20 +33,9 @@ constexpr std::array kCommands = {
                 "tells what the last answer took, and where its tokens lie"},
 };
 
-// Calls `visit` for each of the names until it returns true. Returns whether it did.
-template <typename Visit>
-bool AnyName(std::string_view names, Visit visit) {
-  for (size_t begin = 0; begin < names.size();) {
-    const size_t end = std::min(names.find(' ', begin), names.size());
-    if (visit(names.substr(begin, end - begin))) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
 const ChatCommand* FindCommand(std::string_view word) {
   const auto found = std::ranges::find_if(kCommands, [&](const ChatCommand& command) {
-    return AnyName(command.names, [&](std::string_view name) { return name == word; });
+    return std::ranges::count(Split(command.names, ' '), word) > 0;
   });
   return found == kCommands.end() ? nullptr : &*found;
 }
@@ -118,12 +109,10 @@ std::vector<std::string> CompleteChatInput(std::string_view typed) {
     return lines;
   }
   for (const ChatCommand& command : kCommands) {
-    AnyName(command.names, [&](std::string_view name) {
-      if (name.starts_with(typed)) {
-        lines.push_back(fmt::format("{}{}", name, command.argument.empty() ? "" : " "));
-      }
-      return false;
-    });
+    for (const std::string_view name : Split(command.names, ' ')) {
+      if (!name.starts_with(typed)) continue;
+      lines.push_back(fmt::format("{}{}", name, command.argument.empty() ? "" : " "));
+    }
   }
   return lines;
 }
