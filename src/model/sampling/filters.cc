@@ -36,7 +36,7 @@ LlamaSamplerPtr MakeDry(const llama_vocab* vocab, const SamplingOptions& options
                                                 breakers.size()));
 }
 
-// Returns libllama's sampler of a stage; null: the stage is off, or ebb's own.
+// Returns libllama's sampler of a stage; null: the stage is ebb's own.
 LlamaSamplerPtr MakeSampler(SamplerStage stage, const llama_vocab* vocab,
                             const SamplingOptions& options, int context) {
   const auto min_keep = static_cast<size_t>(std::max(1, options.min_keep));
@@ -45,45 +45,54 @@ LlamaSamplerPtr MakeSampler(SamplerStage stage, const llama_vocab* vocab,
     case SamplerStage::kXtc:
       return nullptr;
     case SamplerStage::kDry:
-      return options.dry_multiplier == 0 ? nullptr : MakeDry(vocab, options, context);
+      return MakeDry(vocab, options, context);
     case SamplerStage::kTopNSigma:
-      if (options.top_n_sigma <= 0) return nullptr;
       return LlamaSamplerPtr(llama_sampler_init_top_n_sigma(options.top_n_sigma));
     case SamplerStage::kTopK:
       return LlamaSamplerPtr(llama_sampler_init_top_k(options.top_k));
     case SamplerStage::kTypicalP:
-      if (options.typical_p >= 1) return nullptr;
       return LlamaSamplerPtr(llama_sampler_init_typical(options.typical_p, min_keep));
     case SamplerStage::kTopP:
       return LlamaSamplerPtr(llama_sampler_init_top_p(options.top_p, min_keep));
     case SamplerStage::kMinP:
       return LlamaSamplerPtr(llama_sampler_init_min_p(options.min_p, min_keep));
     case SamplerStage::kTemperature:
-      if (options.dynatemp_range > 0) {
-        return LlamaSamplerPtr(llama_sampler_init_temp_ext(
-            options.temperature, options.dynatemp_range, options.dynatemp_exponent));
-      }
-      return LlamaSamplerPtr(llama_sampler_init_temp(options.temperature));
+      return LlamaSamplerPtr(options.dynatemp_range > 0
+                                 ? llama_sampler_init_temp_ext(options.temperature,
+                                                               options.dynatemp_range,
+                                                               options.dynatemp_exponent)
+                                 : llama_sampler_init_temp(options.temperature));
   }
   return nullptr;
 }
 
 // Returns whether the stage runs. Greedy sampling leaves out the filters that never bar the
-// likeliest token, unless one that may do so runs: it depends on what the others leave.
+// likeliest token, unless one that may do so runs: it depends on the candidates that the others
+// leave.
 bool Runs(SamplerStage stage, const SamplingOptions& options) {
+  const bool has_temperature = options.temperature > 0;
   const bool has_xtc = options.xtc_probability > 0 && options.xtc_threshold <= 0.5F;
-  const bool is_greedy = options.temperature == 0;
+  const bool is_typical = options.typical_p < 1;
+  const bool filters = options.mirostat == 0 && (has_temperature || has_xtc || is_typical);
   switch (stage) {
     case SamplerStage::kPenalties:
+      return true;
     case SamplerStage::kDry:
-      return options.mirostat == 0 || stage == SamplerStage::kPenalties;
+      return options.mirostat == 0 && options.dry_multiplier != 0;
+    case SamplerStage::kTopNSigma:
+      return filters && options.top_n_sigma > 0;
+    case SamplerStage::kTypicalP:
+      return filters && is_typical;
     case SamplerStage::kXtc:
-      return has_xtc && options.mirostat == 0;
+      return filters && has_xtc;
     case SamplerStage::kTemperature:
-      return !is_greedy;
-    default:
-      return options.mirostat == 0 && (!is_greedy || has_xtc || options.typical_p < 1);
+      return has_temperature;
+    case SamplerStage::kTopK:
+    case SamplerStage::kTopP:
+    case SamplerStage::kMinP:
+      return filters;
   }
+  return false;
 }
 
 }  // namespace
@@ -96,10 +105,9 @@ Filters::Filters(const llama_vocab* vocab, const SamplingOptions& options, int c
       seed_(options.seed),
       suppressed_(MakeSuppressed(vocab)) {
   for (const SamplerStage stage : options.samplers) {
-    if (!Runs(stage, options)) continue;
-    LlamaSamplerPtr sampler = MakeSampler(stage, vocab, options, context);
-    const bool is_own = stage == SamplerStage::kPenalties || stage == SamplerStage::kXtc;
-    if (is_own || sampler != nullptr) filters_.push_back({stage, std::move(sampler)});
+    if (Runs(stage, options)) {
+      filters_.push_back({stage, MakeSampler(stage, vocab, options, context)});
+    }
   }
   if (options.temperature == 0) return;
   if (options.mirostat > 0) {

@@ -47,7 +47,6 @@ void Mirostat::Apply(llama_token_data_array* array) const {
     while (count < array->size && -std::log2(double{array->data[count].p}) <= mu_) ++count;
     array->size = count;
   }
-  SortByProbability(array);
 }
 
 void Mirostat::Observe(double probability) {

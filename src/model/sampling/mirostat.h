@@ -21,7 +21,7 @@ class Mirostat {
   Mirostat(int version, float tau, float eta, int vocab_size)
       : version_(version), tau_(tau), eta_(eta), vocab_size_(vocab_size), mu_(2 * tau) {}
 
-  // Cuts the candidates off and keeps the probabilities of the rest, for Observe().
+  // Cuts the unlikely candidates off.
   void Apply(llama_token_data_array* array) const;
   // Adjusts mu to the surprise of a token that was chosen with this probability.
   void Observe(double probability);
