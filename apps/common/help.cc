@@ -5,8 +5,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "apps/common/terminal/screen.h"
 
 namespace ebb::cli {
 namespace {
@@ -93,9 +94,7 @@ int HelpColumns() {
   constexpr int kOfPipe = 100;
   constexpr int kMost = 120;
   constexpr int kLeast = 50;
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kOfPipe;
-  return std::clamp(static_cast<int>(size.ws_col), kLeast, kMost);
+  return std::clamp(TerminalColumns(STDOUT_FILENO, kOfPipe), kLeast, kMost);
 }
 
 }  // namespace ebb::cli

@@ -222,18 +222,6 @@ std::vector<std::string> ForParser(std::span<const std::string> arguments) {
   return all;
 }
 
-// Reports the seed that was drawn for --seed random, so that the user can repeat the run. With
-// --quiet only the records of --json hold the seed.
-Status TellSeed(const CliOptions& options) {
-  if (options.quiet) return OkStatus();
-  const TierNotices::Announcement drawn = {
-      "seed", fmt::format("--seed {} was drawn for --seed random", options.seed)};
-  const std::string text = AnnouncementText(drawn, options) + "\n";
-  if (options.json) return WriteToStderr(text);
-  SayText(text);
-  return OkStatus();
-}
-
 // Adds the options that a command takes.
 void AddOptions(const Program& program, const Command& command, const TakeOption& take,
                 CLI::App* app) {
@@ -304,7 +292,10 @@ ExitCode RunCommand(const Program& program, const Command& command,
   }
   if (options.draws_seed) {
     options.seed = std::random_device{}();
-    if (const Status told = TellSeed(options); !told.ok()) return Fail(told);
+    // The user can repeat the run by this seed. With --quiet only the records of --json hold it.
+    const Status announced = Announce(
+        {"seed", fmt::format("--seed {} was drawn for --seed random", options.seed)}, options);
+    if (!announced.ok()) return Fail(announced);
   }
   options.sampling.seed = options.seed;
   options.session.policy.seed = options.seed;

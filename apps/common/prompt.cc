@@ -73,10 +73,19 @@ Result<std::string> ReadPromptText(const CliOptions& options) {
 
 Conversation NewConversation(const CliOptions& options, Conversation::Kind kind) {
   Conversation conversation = {.kind = kind};
-  if (!options.system.empty()) {
-    conversation.request.messages.push_back({"system", options.system});
-  }
+  SetSystemMessage(options.system, &conversation);
   return conversation;
+}
+
+const ChatMessage* SystemMessage(const Conversation& conversation) {
+  const std::vector<ChatMessage>& messages = conversation.request.messages;
+  return messages.empty() || messages.front().role != "system" ? nullptr : &messages.front();
+}
+
+void SetSystemMessage(const std::string& text, Conversation* conversation) {
+  std::vector<ChatMessage>& messages = conversation->request.messages;
+  if (SystemMessage(*conversation) != nullptr) messages.erase(messages.begin());
+  if (!text.empty()) messages.insert(messages.begin(), {"system", text});
 }
 
 Result<Turn> NextTurn(const Model& model, const CliOptions& options, const std::string& text,

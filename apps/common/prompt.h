@@ -26,6 +26,10 @@ namespace ebb::cli {
                                     Conversation* conversation, int context = 0);
 // Returns a conversation that begins with the message of --system, if there is one.
 [[nodiscard]] Conversation NewConversation(const CliOptions& options, Conversation::Kind kind);
+// Returns the conversation's system message, or null.
+[[nodiscard]] const ChatMessage* SystemMessage(const Conversation& conversation);
+// Replaces the conversation's system message; an empty text removes it.
+void SetSystemMessage(const std::string& text, Conversation* conversation);
 
 // Returns the only turn of `ebb run` without --session: `text` with --system and the chat template,
 // or `text` alone with --raw.

@@ -11,8 +11,6 @@
 #include "apps/common/models/model_name.h"
 #include "apps/common/models/remote_models.h"
 #include "apps/common/terminal/exit_code.h"
-#include "apps/common/terminal/output.h"
-#include "apps/common/terminal/say.h"
 #include "apps/common/tier_notices.h"
 #include "ebb/policy.h"
 #include "ebb/session_file.h"
@@ -25,17 +23,12 @@ Status AnnouncePolicyWithoutEffect(const CliOptions& options) {
   const PolicySpec& policy = options.session.policy;
   const PolicyInfo* const info = FindBuiltinPolicy(policy.name);
   const bool has_budget = policy.budget.unit != Budget::Unit::kNone || !policy.params.empty();
-  if (options.quiet || info == nullptr || info->percent_of.empty() || has_budget ||
-      policy.tiers.has_value()) {
-    return OkStatus();
-  }
-  const TierNotices::Announcement announcement = {
-      "policy", fmt::format("--policy {} has no budget, so nothing is evicted; add --budget 25%",
-                            policy.name)};
-  const std::string text = AnnouncementText(announcement, options) + "\n";
-  if (options.json) return WriteToStderr(text);
-  SayText(text);
-  return OkStatus();
+  const bool takes_budget = info != nullptr && !info->percent_of.empty();
+  if (!takes_budget || has_budget || policy.tiers.has_value()) return OkStatus();
+  return Announce({"policy", fmt::format("--policy {} has no budget, so nothing is evicted; add "
+                                         "--budget 25%",
+                                         policy.name)},
+                  options);
 }
 
 }  // namespace

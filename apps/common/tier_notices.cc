@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/terminal/output.h"
+#include "apps/common/terminal/say.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -69,6 +72,14 @@ std::string AnnouncementText(const TierNotices::Announcement& announcement,
   const nlohmann::ordered_json record = {{"announcement", announcement.about},
                                          {"sentence", announcement.sentence}};
   return record.dump();
+}
+
+Status Announce(const TierNotices::Announcement& announcement, const CliOptions& options) {
+  if (options.quiet) return OkStatus();
+  const std::string text = AnnouncementText(announcement, options) + "\n";
+  if (options.json) return WriteToStderr(text);
+  SayText(text);
+  return OkStatus();
 }
 
 }  // namespace ebb::cli

@@ -48,6 +48,10 @@ class TierNotices {
 // Returns the announcement as a sentence, or with --json as a line of JSON.
 [[nodiscard]] std::string AnnouncementText(const TierNotices::Announcement& announcement,
                                            const CliOptions& options);
+// Writes the announcement as a line to stderr, unless --quiet was given. Errors: with --json, a
+// stderr that cannot be written, since a program reads it.
+[[nodiscard]] Status Announce(const TierNotices::Announcement& announcement,
+                              const CliOptions& options);
 
 }  // namespace ebb::cli
 

@@ -1,6 +1,5 @@
 #include "apps/common/options/fit_options.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -9,13 +8,6 @@
 #include "apps/common/options/options.h"
 
 namespace ebb::cli {
-namespace {
-
-bool IsWholeNumber(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
-}  // namespace
 
 void AppendFitOptionRows(std::vector<OptionRow>* table) {
   using G = OptionGroup;
@@ -29,7 +21,8 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
          EBB_ASSIGN_OR_RETURN(options->fit.memory_bytes, ParseBytes(text));
          // A number without a unit counts bytes; so few were hardly meant.
          constexpr uint64_t kFew = uint64_t{1} << 20;
-         if (options->fit.memory_bytes < kFew && IsWholeNumber(text)) {
+         uint64_t without_unit = 0;
+         if (options->fit.memory_bytes < kFew && ParseValue(text, {}, &without_unit).ok()) {
            return InvalidArgument(fmt::format("{} bytes; did you mean {}GiB?", text, text));
          }
          return OkStatus();

@@ -4,8 +4,10 @@
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <histedit.h>
@@ -136,7 +138,10 @@ LineReader::Editor::Editor(std::string history_file, Complete complete)
   el_set(editor_, EL_ADDFN, "ebb-complete", "completes commands and files", OnTab);
   el_set(editor_, EL_BIND, "^I", "ebb-complete", nullptr);
   el_source(editor_, nullptr);  // the user's own ~/.editrc
-  if (!history_file_.empty()) history(history_, &event, H_LOAD, history_file_.c_str());
+  if (history_file_.empty()) return;
+  std::error_code ignored;  // without its folder, history() keeps nothing
+  std::filesystem::create_directories(std::filesystem::path(history_file_).parent_path(), ignored);
+  history(history_, &event, H_LOAD, history_file_.c_str());
 }
 
 void LineReader::Editor::Remember(const std::string& text) {

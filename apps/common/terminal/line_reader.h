@@ -19,7 +19,8 @@ class LineReader {
   using Complete = std::function<std::vector<std::string>(std::string_view typed)>;
 
   // Reads the history of earlier runs from `history_file` and keeps it there, readable by the user
-  // alone; an empty name keeps none. Without a terminal the file is not touched.
+  // alone; an empty name keeps none. Makes the file's folder. Without a terminal it
+  // touches neither.
   LineReader(std::string history_file, Complete complete);
   ~LineReader();
   LineReader(const LineReader&) = delete;

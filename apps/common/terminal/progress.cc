@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "apps/common/terminal/say.h"
@@ -19,10 +18,9 @@ namespace {
 
 // Returns the number of columns of the terminal on stderr.
 size_t Columns() {
-  constexpr size_t kUsual = 80;
-  winsize size = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return kUsual;
-  return size.ws_col;
+  constexpr int kUsual = 80;
+  const int columns = TerminalColumns(STDERR_FILENO, kUsual);
+  return static_cast<size_t>(columns < 2 ? kUsual : columns);
 }
 
 }  // namespace

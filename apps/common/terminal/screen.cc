@@ -78,6 +78,11 @@ Screen::~Screen() {
   SetExitBytes(nullptr);
 }
 
+int TerminalColumns(int file, int otherwise) {
+  winsize window = {};
+  return ioctl(file, TIOCGWINSZ, &window) != 0 || window.ws_col == 0 ? otherwise : window.ws_col;
+}
+
 Screen::Size Screen::size() const {
   winsize window = {};
   Size size;

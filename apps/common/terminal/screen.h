@@ -17,6 +17,9 @@ namespace ebb::cli {
 // or unset.
 [[nodiscard]] bool TakesEscapes(int file);
 
+// Returns the width of the terminal `file`, or `otherwise` if it is no terminal or has no width.
+[[nodiscard]] int TerminalColumns(int file, int otherwise);
+
 // Screen shows lines on the terminal's alternate screen and restores the terminal at its end.
 class Screen {
  public:

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/option_errors.h"
 #include "apps/common/options/whole_file.h"
+#include "apps/common/prompt.h"
 #include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/line_reader.h"
 #include "apps/common/terminal/near_names.h"
@@ -31,13 +30,11 @@ namespace {
 
 constexpr size_t kMostReadBytes = size_t{16} << 20;
 
-// Returns the file that keeps what was typed in earlier chats, or an empty text where there is no
-// folder for it.
+// Returns the file that keeps the turns and commands of earlier chats; an empty text if the program
+// has no folder for it.
 std::string HistoryFile() {
   const std::string folder = CacheFolder();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  return folder.empty() || error ? "" : folder + "/chat_history";
+  return folder.empty() ? "" : folder + "/chat_history";
 }
 
 class Chat {
@@ -68,7 +65,7 @@ class Chat {
   std::optional<ExitCode> Regenerate();
   std::optional<ExitCode> TakeBack(const Turn& turn);
   Status ReadFile(const std::string& file);
-  Status SetSystem(const std::string& text);
+  void SetSystem(const std::string& text);
   Status SetOption(const std::string& text);
   Status Load(const std::string& file);
   void Save();
@@ -184,7 +181,8 @@ Status Chat::RunCommand(const ChatInput& input) {
     case ChatInput::Kind::kRead:
       return ReadFile(input.text);
     case ChatInput::Kind::kSystem:
-      return SetSystem(input.text);
+      SetSystem(input.text);
+      return OkStatus();
     case ChatInput::Kind::kSet:
       return SetOption(input.text);
     case ChatInput::Kind::kSave:
@@ -225,14 +223,11 @@ Status Chat::ReadFile(const std::string& file) {
   return OkStatus();
 }
 
-Status Chat::SetSystem(const std::string& text) {
-  std::vector<ChatMessage>& messages = talk_.request.messages;
-  if (!messages.empty() && messages.front().role == "system") messages.erase(messages.begin());
-  if (!text.empty()) messages.insert(messages.begin(), ChatMessage{"system", text});
+void Chat::SetSystem(const std::string& text) {
+  SetSystemMessage(text, &talk_);
   options_.system = text;
   Say("{}\n", text.empty() ? "there is no system message from here on"
                            : "the next question is asked under this system message");
-  return OkStatus();
 }
 
 Status Chat::SetOption(const std::string& text) {

@@ -7,17 +7,13 @@
 #include <fmt/format.h>
 
 #include "apps/common/memory.h"
+#include "apps/common/prompt.h"
 #include "apps/common/terminal/say.h"
 #include "apps/ebb/run/turn.h"
 #include "ebb/session_file.h"
 
 namespace ebb::cli {
 namespace {
-
-const ChatMessage* SystemMessage(const Conversation& conversation) {
-  const std::vector<ChatMessage>& messages = conversation.request.messages;
-  return messages.empty() || messages.front().role != "system" ? nullptr : &messages.front();
-}
 
 // Locks the session's file against other processes and checks that it can be saved, before the file
 // is read and anything is generated. Takes the lock first, since the check writes next to the file,

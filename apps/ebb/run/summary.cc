@@ -1,7 +1,6 @@
 #include "apps/ebb/run/summary.h"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -79,7 +78,6 @@ int64_t RowsOfFullCache(const ModelShape& shape, int64_t num_tokens) {
 // of 8,192 tokens; T0 310 tokens, 1.8 MiB; T1 630 tokens, 3.6 MiB in a file; a full cache: 5.4
 // MiB]".
 std::string MemoryText(const Setup& setup) {
-  static constexpr std::array<std::string_view, kNumTiers> kSuffixes = {"", "", " compressed", ""};
   const Session& session = *setup.session;
   const ModelShape& shape = setup.model->shape();
   const CacheAccounting cache = session.accounting();
@@ -99,10 +97,11 @@ std::string MemoryText(const Setup& setup) {
     if (row_bytes == 0 && tier != Tier::kT2 && of_tier.rows > 0) {
       row_bytes = static_cast<double>(of_tier.row_bytes) / static_cast<double>(of_tier.rows);
     }
-    text += fmt::format(
-        "; {} {} tokens, {}{}", TierName(tier), WithCommas(in_tokens(of_tier.rows)),
-        MiB(static_cast<double>(of_tier.page_bytes)),
-        tier == Tier::kT1 && in_file ? " in a file" : kSuffixes[static_cast<size_t>(tier)]);
+    text += fmt::format("; {} {} tokens, {}{}", TierName(tier), WithCommas(in_tokens(of_tier.rows)),
+                        MiB(static_cast<double>(of_tier.page_bytes)),
+                        tier == Tier::kT2              ? " compressed"
+                        : tier == Tier::kT1 && in_file ? " in a file"
+                                                       : "");
   }
   // A model with windows evicts what has left them, whatever the policy.
   const int64_t full_rows = RowsOfFullCache(shape, num_tokens);
