@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/common/models/model_name.h"
 #include "apps/common/options/option_values.h"
@@ -316,14 +317,17 @@ std::vector<OptionRow> GenerationRows() {
                [](CliOptions& o) { return &o.sampling.mirostat_tau; }, {.min = 0, .max = 100}),
       ValueRow(G::kSampling, "--mirostat-lr", "X", "how fast --mirostat learns",
                [](CliOptions& o) { return &o.sampling.mirostat_eta; }, {.min = 0, .max = 100}),
-      {G::kSampling, "--samplers", "NAME;NAME...",
-       "the samplers that run, in this order (default: "
-       "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature)",
+      {G::kSampling, "--samplers", "NAME;NAME...", "the samplers that run, in this order",
        [](std::string_view text, CliOptions* options) {
          EBB_ASSIGN_OR_RETURN(options->sampling.samplers, ParseSamplerStages(text));
          return OkStatus();
        },
-       nullptr},
+       [](const CliOptions& o) {
+         std::vector<std::string_view> names;
+         for (const SamplerStage stage : o.sampling.samplers)
+           names.push_back(SamplerStageName(stage));
+         return fmt::format("{}", fmt::join(names, ";"));
+       }},
       ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
                 "a GBNF grammar that the answer obeys; thoughts are free", ReadGrammar),
       ValueRow(G::kGeneration, "--stop", "TEXT",
