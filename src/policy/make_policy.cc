@@ -145,7 +145,7 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .sinks = spec.sinks,
                               .window = spec.window,
                               .interval = spec.interval,
-                              .scores_tell_room = resolved.scorer->tells_room,
+                              .negative_means_no_room = resolved.scorer->negative_means_no_room,
                               .eviction_window = context.eviction_window,
                               .eviction_shift = context.eviction_shift,
                               .tiers = {context.tiers, spec.tiers.value_or(TierShares())},

@@ -19,8 +19,8 @@ namespace ebb {
 // kMaxNumber bounds every number of tokens or steps, so that a sum of them fits into an int.
 inline constexpr int kMaxNumber = 1 << 28;
 
-// kMostTokensKept bounds every T, whatever the context: no tier's cap counts that memory, and a
-// server's request may ask for it.
+// kMostTokensKept bounds every T in any context, because no tier's cap counts that memory and a
+// client's request may set T.
 inline constexpr int kMostTokensKept = 1024;
 
 // Params holds the parameters that a user gave, already checked against the declaration.

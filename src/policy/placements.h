@@ -38,10 +38,10 @@ struct PlacementOptions {
   std::optional<int> window = {};    // tokens
   std::optional<int> interval = {};  // generated tokens
   Params params = {};
-  bool scores_tell_room = false;  // ScorerRow::tells_room of the policy's scorer
-  int eviction_window = 0;        // of the model; 0: it marks no rows
-  int eviction_shift = 1;  // of the model that marks rows: by how many tokens marks come later
-  TierSetting tiers = {};  // of the hierarchy alone, as what follows
+  bool negative_means_no_room = false;  // ScorerRow::negative_means_no_room of the policy's scorer
+  int eviction_window = 0;              // tokens; 0: the model marks no rows
+  int eviction_shift = 1;               // tokens by which a model's mark comes after its row
+  TierSetting tiers = {};               // only for the hierarchy, like the members below
   RowsAvailable rows_available = {};
   Protected protected_rows = Protected::kStay;
 };
@@ -58,9 +58,8 @@ Result<std::unique_ptr<Placement>> MakeRkvPlacement(const PlacementOptions& opti
 Result<std::unique_ptr<Placement>> MakeLazyPlacement(const PlacementOptions& options);
 // Makes a placement that protects the prompt and keeps a quarter of the budget for the newest rows.
 Result<std::unique_ptr<Placement>> MakeRecentQuarterPlacement(const PlacementOptions& options);
-// Makes the placement of MakeRecentQuarterPlacement(), but without protecting the prompt. If the
-// scorer's sign tells whether a row has room (scores_tell_room), rows with scores below 0 are
-// evicted even if the budget has room for them.
+// Makes the placement of MakeRecentQuarterPlacement(), but without protecting the prompt. If
+// negative_means_no_room, it evicts rows with scores below 0 even if the budget has room for them.
 Result<std::unique_ptr<Placement>> MakeSegmentPlacement(const PlacementOptions& options);
 // Makes the placement of MakeSegmentPlacement(), and protects the prompt.
 Result<std::unique_ptr<Placement>> MakePromptSegmentPlacement(const PlacementOptions& options);
@@ -77,7 +76,7 @@ Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions
 // Makes the placement for selective reading (TierShares::t1_read), which moves whole pages to T1 by
 // position alone.
 Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options);
-// Returns null: no row ever moves.
+// Returns null: rows never move.
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);
 
 // Returns how many of `base` rows may stay: the budget's rows, or its percentage of `base`, rounded

@@ -318,14 +318,14 @@ constexpr std::array kScorers = {
                  .description = "attention within a segment of thought that has room by its type",
                  .params = "tau=T,reasoning=N,execution=N,transition=N"},
         .make = MakeThinkvScorer,
-        .tells_room = true},
+        .negative_means_no_room = true},
     ScorerRow{
         .info = {.name = "thinkv_original",
                  .description =
                      "attention of the rows nearest to clusters of keys, fewer at each transition",
                  .params = "tau=T,layer=N"},
         .make = MakeThinkvOriginalScorer,
-        .tells_room = true},
+        .negative_means_no_room = true},
     ScorerRow{{.name = "epikv",
                .description = "z-score of the change of a middle layer minus that of a late one",
                .params = "a=N,b=N"},
@@ -361,7 +361,7 @@ constexpr std::array kScorers = {
                        .description = "epikv within a segment of thought that has room by its type",
                        .params = "tau=T,reasoning=N,execution=N,transition=N,a=N,b=N"},
               .make = MakeSegmentHsScorer,
-              .tells_room = true},
+              .negative_means_no_room = true},
     ScorerRow{
         {.name = "dms",
          .description = "the eviction logit that decides on the row, negated; of models with one"},
@@ -376,8 +376,8 @@ constexpr std::array<Info, n> InfosOf(const std::array<Row, n>& rows) {
   return infos;
 }
 
-// Returns what a budget in percent is a share of. It follows from how the placement counts, which
-// shows in the options that the policy accepts.
+// Returns the rows of which a budget in percent is a share. They follow from the options that the
+// policy accepts, since these show how its placement counts.
 constexpr std::string_view PercentBase(unsigned options) {
   if ((options & kBudgetOption) == 0) return {};
   if ((options & kBeyondOption) != 0) return "the rows ever unprotected";

@@ -34,7 +34,7 @@ struct PolicyRow {
   KeyTurns key_turns = KeyTurns::kWhenFull;
 };
 
-// ScorerNeed is what a scorer requires beyond the signals that every model has.
+// ScorerNeed names the requirement of a scorer beyond the signals that every model has.
 enum class ScorerNeed {
   kNothing,
   kForesight,  // ScorerContext::foresight
@@ -46,9 +46,9 @@ struct ScorerRow {
   ScorerFactory make;  // null: the extension makes it
   ScorerNeed need = ScorerNeed::kNothing;
   bool draws_lots = false;  // its seed matters
-  // Says that a score below 0 means that the row's segment has no room for it; placements that use
-  // this evict the row even if the budget has room.
-  bool tells_room = false;
+  // Is true if a score below 0 means that the row's segment has no room for it. Placements by
+  // segments then evict the row even if the budget has room.
+  bool negative_means_no_room = false;
   const PolicyExtension* extension = nullptr;
 };
 
@@ -56,7 +56,7 @@ struct ScorerRow {
 struct PolicyRegistry::Tables {
   std::vector<PolicyRow> policies;
   std::vector<ScorerRow> scorers;
-  std::list<PolicyExtension> extensions;  // stay where they are: the rows point to them
+  std::list<PolicyExtension> extensions;  // at fixed addresses, since the rows point to them
 };
 // Returns the tables of `registry`; null means the built-in ones.
 [[nodiscard]] const PolicyRegistry::Tables& TablesOf(const PolicyRegistry* registry);

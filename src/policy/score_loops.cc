@@ -80,8 +80,8 @@ HWY_INLINE hn::Vec<D> EntropyTerms(D d, hn::Vec<D> mass) {
   return hn::Neg(hn::Mul(x, hn::Add(exponent, hn::Mul(p, u))));
 }
 
-// Sums up in kSums lanes whatever the width of a vector, so that all instruction sets add in the
-// same order.
+// Sums up in kSums lanes, independent of the width of a vector, so that all instruction sets add in
+// the same order.
 float EntropyOf(const float* mass, size_t num_rows) {
   const hn::CappedTag<float, kSums> d;
   constexpr size_t kVectors = kSums / hn::MaxLanes(d);

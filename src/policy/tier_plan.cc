@@ -38,8 +38,8 @@ TierCaps CapsOf(const EngineTiers& tiers, const RowsAvailable& rows, int interva
   return caps;
 }
 
-// Returns the rows of the share that the user asked to evict or, if caps may evict rows, the rows
-// that the caps do not hold, whichever is more.
+// Returns the number of rows to evict: the user's share or, if caps may evict rows and this is
+// more, the rows that the caps do not hold.
 size_t TierPlanner::NumToEvict(const GroupRows& rows) const {
   const size_t num_gone = rows.num_ever - rows.num_alive;
   const size_t of_share = shares_.evict_of == EvictOf::kAlive

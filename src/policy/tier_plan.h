@@ -18,8 +18,8 @@ namespace ebb {
 // * 100 is a little less than 29.
 [[nodiscard]] size_t FloorShare(double share, size_t num_rows);
 
-// Returns the largest number of rows of which at most `room` stay in full precision after T2
-// receives its share.
+// Returns the largest number of rows such that at most `room` of them stay in full precision after
+// T2 receives its share.
 [[nodiscard]] size_t MostAlive(double t2_share, size_t room);
 
 inline constexpr size_t kNoRowCap = RowsAvailable::kNoCap;

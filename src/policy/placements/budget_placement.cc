@@ -2,8 +2,8 @@
 // (2.2, 4.3) whose accuracy collapses there. Every `interval` decode steps it evicts the
 // unprotected rows with the lowest scores, until
 //   rows B:    the group has at most B rows, protected ones included;
-//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N counts the rows that ever
-//              became unprotected, evicted ones included;
+//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N counts all
+//              unprotected rows, evicted ones included;
 //   +B:        at most B unprotected rows are left.
 // A percentage thus refers to everything generated so far, not to the rows alive. Taken of the rows
 // alive (Algorithm 1 to the letter), the evicted share would compound at each decision.
@@ -32,7 +32,7 @@ class BudgetPlacement final : public StatelessPlacement {
         window_(options.window.value_or(kDefaultWindow)),
         interval_(options.interval.value_or(kDefaultInterval)) {}
 
-  // Checks what is known before a prompt is read.
+  // Checks the options before a prompt is read.
   Status CheckOptions() const { return CheckProtected(0); }
 
   std::string Name() const override {

@@ -2,10 +2,10 @@
 // `interval` decode steps it ranks a group's unprotected rows, U of them alive, and sends, lowest
 // scores first,
 //   to T3  n_evict rows:
-//            of alive:      floor(r U), Algorithm 1 to the letter, which compounds;
-//            of generated:  max(0, floor(r N) - gone), where N counts the rows that were ever
-//                           unprotected, and `gone` those of them that are no longer alive,
-//                           whatever removed them;
+//            of alive:      floor(r U), literally Algorithm 1, which compounds;
+//            of generated:  max(0, floor(r N) - removed), where N counts all unprotected
+//                           rows, evicted ones included, and `removed` those of them that
+//                           are no longer alive, for any reason;
 //   to T2  floor(t2 (U - n_evict)) rows (not in Algorithm 1);
 //   to T1  of the F rows that are left all but floor(beta F);
 //   to T0  the rest.
@@ -24,7 +24,7 @@
 // Caps evict rows only if the user allows eviction (a share, or --evict caps), T0 has a cap, and T1
 // has a cap or is none. T3 then receives the lowest scores that exceed the caps, in prefill too; in
 // a draft it finally also receives protected rows, except the first few of the sequence. Otherwise
-// caps evict nothing, and Check() refuses what they cannot hold.
+// caps evict nothing, and Check() refuses rows that they cannot hold.
 //
 // The placement decides from its input alone, so a roll-back needs no code here.
 #include <fmt/format.h>
@@ -69,7 +69,7 @@ class HierarchyPlacement final : public StatelessPlacement {
                  options.protected_rows),
         protected_(options.protected_rows) {}
 
-  // Checks what is known before a prompt is read.
+  // Checks the options before a prompt is read.
   Status CheckOptions() const {
     if (tiers_.shares.evict_beyond_caps && !caps().Bind()) {
       return InvalidArgument("tiers.evict_beyond_caps",

@@ -4,16 +4,16 @@
 // prefill.
 //   rows B:    the group has at most B rows, protected ones included;
 //   +B:        at most B unprotected rows are left, as the paper counts;
-//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N counts the rows that were
-//              ever unprotected, evicted ones included. K is then the same share of all tokens that
-//              may ever become unprotected [ours].
+//   percent p: at most ceil(p/100 * N) unprotected rows are left, where N counts all
+//              unprotected rows, evicted ones included. K is then the same share of all tokens that
+//              may become unprotected [ours].
 // A window given by the user replaces K/4.
 //
 // The variant by segments (ThinKV as evaluated there) protects only the newest rows, and evicts
 // every row with a score below 0, for which the budget of its segment has no room, even if K has
 // room; so fewer than K rows may be left. Its hybrid also protects the prompt, as 3.3 says of all
 // policies [ours: App. D leaves it out]. If the user chose a scorer whose sign does not mean this
-// (ScorerRow::tells_room), only K counts [ours].
+// (ScorerRow::negative_means_no_room), only K counts [ours].
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
  public:
   RecentQuarterPlacement(const PlacementOptions& options, Rule rule)
       : rule_(rule),
-        scores_tell_room_(rule != Rule::kPromptStays && options.scores_tell_room),
+        negative_means_no_room_(rule != Rule::kPromptStays && options.negative_means_no_room),
         budget_(options.budget),
         budget_text_(options.budget_text),
         window_(options.window),
@@ -45,7 +45,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
     const char* name = rule_ == Rule::kPromptStays ? "recent_quarter"
                        : rule_ == Rule::kSegments  ? "segments"
                                                    : "prompt_segments";
-    const bool ignores_sign = rule_ != Rule::kPromptStays && !scores_tell_room_;
+    const bool ignores_sign = rule_ != Rule::kPromptStays && !negative_means_no_room_;
     return fmt::format("{}:{},window={},interval={}{}", name, BudgetKeyValue(budget_),
                        window_ ? fmt::to_string(*window_) : "quarter", interval_,
                        ignores_sign ? ",below_0=stays" : "");
@@ -58,7 +58,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
 
   bool Due(const PlacementInput& input, size_t num_rows) const override {
     if (input.step_kind == StepKind::kPrefill || !OnInterval(input, interval_)) return false;
-    return scores_tell_room_ || budget_.unit != Budget::Unit::kRows ||
+    return negative_means_no_room_ || budget_.unit != Budget::Unit::kRows ||
            num_rows > RowsAllowed(budget_, 0);
   }
 
@@ -76,7 +76,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
   }
 
  private:
-  // Returns the protected newest tokens: K/4, where `num_tokens` may ever become unprotected.
+  // Returns the protected newest tokens: K/4, where `num_tokens` may become unprotected.
   size_t WindowAt(size_t num_tokens) const {
     if (window_) return *window_;
     return std::min(kWindowAtMost, RowsAllowed(budget_, num_tokens) / 4);
@@ -99,7 +99,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
 
   // Returns how many candidates have no room in their segment.
   size_t NumBelowZero(std::span<const float> scores) const {
-    if (!scores_tell_room_) return 0;
+    if (!negative_means_no_room_) return 0;
     size_t num_below = 0;
     for (const RowRange& range : candidates_) {
       for (size_t i = range.begin; i < range.end; ++i) num_below += scores[i] < 0 ? 1 : 0;
@@ -118,7 +118,7 @@ class RecentQuarterPlacement final : public StatelessPlacement {
   }
 
   const Rule rule_;
-  const bool scores_tell_room_;
+  const bool negative_means_no_room_;
   const Budget budget_;
   const std::string budget_text_;
   const std::optional<int> window_;

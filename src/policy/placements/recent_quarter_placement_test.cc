@@ -22,7 +22,7 @@ PlacementOptions Options(const Budget& budget) {
 // For a scorer that gives rows a score below 0 when there is no room for them.
 PlacementOptions SegmentOptions(const Budget& budget) {
   PlacementOptions options = Options(budget);
-  options.scores_tell_room = true;
+  options.negative_means_no_room = true;
   return options;
 }
 

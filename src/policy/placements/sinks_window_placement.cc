@@ -6,10 +6,10 @@
 // Without a budget sinks is 4 and window 512, the defaults of the published code. With an interval
 // above 1 the placement decides once per interval.
 //
-// streaming_rerotated re-rotates keys after each decision, so that RoPE positions are those within
-// the cache, as in the published code, up to a common offset: the keys of the sinks are rotated
-// towards the window, and the window's keys are rotated only when the context is full. It decides
-// every 64 steps [ours; the code each step].
+// streaming_rerotated re-rotates keys after each decision, so that RoPE positions equal the
+// positions within the cache, like in the published code, up to a common offset: the keys of the
+// sinks are rotated towards the window, and the window's keys are rotated only when the context is
+// full. It decides every 64 steps [ours; the code each step].
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -52,8 +52,8 @@ class DmsScorer final : public ColumnScorer {
   }
 
  private:
-  // Returns the first row at or behind `position`. Searches only as many of the newest rows as
-  // there are positions from there on, because a search through all rows would wait for memory.
+  // Returns the first row at or after `position`. Searches only as many of the newest rows as there
+  // are positions from there on, because a search through all rows would wait for memory.
   [[nodiscard]] size_t FirstRowFrom(int group, Position position) {
     const std::span<const Position> positions = positions_[group];
     if (positions.empty()) return 0;

@@ -1,7 +1,7 @@
 // Scores tokens by hidden states, as the policies of "EpiKV" (002) do: by how much the outputs of
 // some blocks changed from the token before. g_l is the change of layer l (HiddenChange), and z_l
 // its z-score over the trailing 64 tokens. A token's score is computed when the token is read or
-// generated, never changes, and is the same in every group. Layers are numbered as in the paper's
+// generated, never changes, and is the same in every group. Layer numbers refer to the paper's
 // model of 32 layers, scaled to the model's depth; the user can give others.
 //   epikv          z_10 - z_21 (Eq. 3)
 //   hs_variance    mean of g_10 - mean of g_21 over the same 64 tokens (Eq. 2)

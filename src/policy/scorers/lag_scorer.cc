@@ -1,7 +1,7 @@
 // Scores a token as Lag-KV of "EpiKV" (002, 3.3) does, after LagKV (Liang et al., 2025). Each
 // channel of the token's key and value is normalised by the range of the PREVIOUS chunk of tokens,
-// (x - min) / (max - min); the score is the variance of the result across the head dimension, that
-// of the key plus that of the value (lag_key: the key alone, 4.4), as a mean over the (layer, kv
+// (x - min) / (max - min); the score is the variance of the result across the head dimension,
+// summed over the key and the value (lag_key: the key alone, 4.4), as a mean over the (layer, kv
 // head) pairs of the group. It is computed when the token is read or generated and never changes.
 // (LagKV itself looks at the next chunk, and takes the standard deviation and a softmax over the
 // chunk.)

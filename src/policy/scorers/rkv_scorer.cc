@@ -5,10 +5,11 @@
 //   for each row i: j* = the last j with C[i,j] > 0.5, else 0;  C[i,j*] = 0
 //   r = softmax over j of mean over i of C[i,j]
 //   score = lambda a - (1 - lambda) r;  the last 8 rows stay in any case
-// lambda is 0.07, as in the code (its README says 0.1). A row without a similar row zeroes a number
-// in column 0, which protects row 0 by accident; this scorer does the same, because rankings depend
-// on it. The published code stores n^2 similarities. Here the means come from the sum of all keys,
-// and each j* from a search among the rows that are new since the last search, so memory is O(n).
+// lambda is 0.07, the value in the code (its README says 0.1). A row without a similar row zeroes a
+// number in column 0, which protects row 0 by accident; this scorer does the same, because rankings
+// depend on it. The published code stores n^2 similarities. Here the means come from the sum of all
+// keys, and each j* from a search among the rows that are new since the last search, so memory is
+// O(n).
 //
 // At layer and token granularity the score is the mean over the (layer, kv head) pairs [ours]. The
 // last 8 rows score 1, above all others [ours: placements other than its own need a number].

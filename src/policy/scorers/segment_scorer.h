@@ -51,7 +51,7 @@ class SegmentScorer : public ColumnScorer {
   [[nodiscard]] std::span<float> rooms(int group) { return rooms_[group]; }  // 1, or 0: no room
 
  private:
-  // Removes what was recorded from position `end` on, where the step begins after a roll-back.
+  // Removes the records from position `end` on, at which the step begins after a roll-back.
   void TakeBack(int group, Position end);
   // Passes the step's mass to TakeMassOfRows() and returns the mean density over the heads that
   // have mass.

@@ -22,7 +22,7 @@ inline constexpr size_t kMostChannels = KeyRanges::kMostChannels;
 // Computes the bounds of a block of pages. The higher of a channel's two products is that of the
 // highest number if the query is positive, else that of the lowest. Products and sums are rounded
 // separately: a fused multiply-add would give other bits. Since ranges stream from memory, block
-// after block of a table of megabytes, the loop prefetches `next` meanwhile.
+// after block of a table of megabytes, the loop prefetches `next` at the same time.
 template <size_t kQueries>
 HWY_INLINE void BoundsOfBlock(const float* q, const int32_t* signs, size_t dim,
                               const uint16_t* block, const uint16_t* next, float* bounds,

@@ -41,8 +41,8 @@ class KeyRanges {
   // Computes, for every page but the newest, the upper bound of a query's product with any of the
   // page's keys (rounded to f16): the sum over channels of max(q low, q high), or 0 if that is not
   // finite. Results are the same bits in each instruction set. q: [queries, dim]; bounds: [queries,
-  // BoundsStride()], of which the first num_pages() - 1 are valid. Computes one of num_parts parts;
-  // several threads may call it at once for different parts.
+  // BoundsStride()]; the first num_pages() - 1 of each query are valid. Computes one of num_parts
+  // parts; several threads may call it at once for different parts.
   void Bounds(int stream, std::span<const float> q, int part, int num_parts,
               std::span<float> bounds) const;
   // Returns the stride of `bounds` between queries: a multiple of kBlock, less than num_pages() +

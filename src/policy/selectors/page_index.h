@@ -27,11 +27,11 @@ inline std::vector<uint32_t> RowsLeft(std::span<const uint32_t> pages,
 }
 
 // Replaces `rows` by the row ranges of the chosen pages. pages: number of rows of each page.
-// chosen: [pages + 1], with 0 behind the last page. Needs room for (pages + 1) / 2 ranges.
-// REQUIRES: the newest page is chosen.
+// chosen: [pages + 1], with 0 after the last page. Needs room for (pages + 1) / 2 ranges. REQUIRES:
+// the newest page is chosen.
 //
 // The loop has no branch per page, since the processor could not predict which pages are chosen: it
-// writes the current range at every page, and moves on to the next range only behind the last page
+// writes the current range at every page, and moves on to the next range only after the last page
 // of a run of chosen pages.
 inline void WriteRanges(std::span<const uint32_t> pages, std::span<const uint8_t> chosen,
                         std::vector<RowRange>* rows) {

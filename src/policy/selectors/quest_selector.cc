@@ -6,12 +6,12 @@
 // read. Layers 0 and 1 are read in full, prefill is dense, and no memory is freed. A kv head reads
 // the union of the pages that its query heads choose.
 //
-// The newest page always counts as chosen, as in the published kernels, because the current token's
-// key is not known when rows are chosen. (The published evaluation ranks it like any other page;
-// the minimum of three pages is from there.) [ours: lowest and highest keys are stored in f16, the
-// published models' type. Without a budget it is 1,024 rows, the code's; a percentage is of the
-// rows so far. page=N is the page size; 003 takes max(16, 2 CR). When a page loses rows, its bounds
-// stay as they are, and so remain bounds.]
+// The newest page always counts as chosen, like in the published kernels, because the current
+// token's key is not known when rows are chosen. (The published evaluation ranks it like any other
+// page; the minimum of three pages is from there.) [ours: lowest and highest keys are stored in
+// f16, the published models' type. Without a budget it is 1,024 rows, the code's; a percentage is
+// of the rows so far. page=N is the page size; 003 takes max(16, 2 CR). When a page loses rows, its
+// bounds stay as they are, and so remain bounds.]
 #include <fmt/format.h>
 
 #include <algorithm>
