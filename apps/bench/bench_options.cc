@@ -86,20 +86,21 @@ std::vector<OptionRow> MeasurementRows() {
           [](CliOptions& o) { return &o.Of<BenchOptions>().generate; }, {.min = 0}),
       FlagRow(
           G::kBenchGenerate, "--mass-cost",
-          "measure without mass too, in turns, and report what mass costs",
+          "also measure without mass, alternately, and report the cost of mass",
           [](CliOptions& o) { return &o.Of<BenchOptions>().mass_cost; }, true),
       FlagRow(
           G::kBenchGenerate, "--against-full",
-          "measure a full cache of as many rows too, in turns, and report the ratio of the speeds",
+          "also measure a full cache of as many rows, alternately, and report the ratio of the "
+          "speeds",
           [](CliOptions& o) { return &o.Of<BenchOptions>().against_full; }, true),
       ValueRow(G::kBenchGenerate, "--sequences", "N",
-               "sequences that each step takes one token of, in one batch",
+               "sequences in a batch; each step decodes one token of each",
                [](CliOptions& o) { return &o.Of<BenchOptions>().sequences; },
                {.min = 1, .max = 256}),
       ValueRow(G::kBenchLossless, "--tokens", "N", "tokens of a turn",
                [](CliOptions& o) { return &o.Of<BenchOptions>().tokens; }, {.min = 2}),
       {G::kBenchLossless, "--accept", "SHARE",
-       "feed random tokens, of which guesses know this share, instead of the model's own text",
+       "feed random tokens, of which the draft guesses this share, instead of the model's own text",
        [](std::string_view text, CliOptions* options) {
          options->Of<BenchOptions>().accept = 0;
          return ParseValue(text, {.min = 0, .max = 1}, &*options->Of<BenchOptions>().accept);
@@ -113,12 +114,12 @@ std::vector<OptionRow> MeasurementRows() {
        "share of the rows that is visible, scattered over their slots", ReadKeep,
        [](const CliOptions& o) { return fmt::format("{:g}%", o.Of<BenchOptions>().keep * 100); }},
       {G::kBenchAttention, "--compressed", "int8|int4|int3|int8_naive",
-       "measure the same rows in T2 too, in turns", ReadCompressed, nullptr},
+       "also measure the same rows in T2, alternately", ReadCompressed, nullptr},
       {G::kBenchMemory, "--bytes", "SIZE", "size of the buffer that is read, such as 512MiB",
        ReadBytes,
        [](const CliOptions& o) { return fmt::format("{}MiB", o.Of<BenchOptions>().bytes >> 20); }},
       ValueRow(G::kBench, "--repetitions,--reps", "N",
-               "measurements, of which the median is reported",
+               "number of measurements; the median is reported",
                [](CliOptions& o) { return &o.Of<BenchOptions>().repetitions; }, {.min = 1}),
   };
 }

@@ -25,9 +25,9 @@ constexpr Position kGenerationPrompt = 64;
 constexpr int kWarmUpSteps = 2;
 
 struct StepTimes {
-  double seconds = 0;          // of all steps
-  double compute_seconds = 0;  // thereof in the graph
-  double policy_seconds = 0;   // thereof in the policy: observing, selecting, moving, evicting
+  double seconds = 0;          // sum over all steps
+  double compute_seconds = 0;  // the part of `seconds` in the graph
+  double policy_seconds = 0;   // the part in the policy: observing, selecting, moving, evicting
 };
 
 // Decodes `steps` tokens in each session, in batches, and returns how long this took.

@@ -1,6 +1,6 @@
 // Compares lossless generation with the full cache in memory, and with a cache that reads T1 for
-// every token. The three take turns, each generating its own text, or all decoding one given text
-// (--accept).
+// every token. The three run alternately, each generating its own text, or all decoding one given
+// text (--accept).
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -48,8 +48,8 @@ class ForcedText {
 
   // Draws the tokens that the next Feed() decodes.
   void Invent(int num_tokens) { turn_ = text_.Next(static_cast<size_t>(num_tokens)); }
-  // Decodes the drawn tokens one by one in `side` and records the speed. Errors: kCancelled; those
-  // of Decode().
+  // Decodes the drawn tokens one by one in `side` and records the speed. Errors: kCancelled; the
+  // errors of Decode().
   Status Feed(const std::atomic<bool>* cancel, BenchSide* side);
 
  private:

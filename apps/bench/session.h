@@ -30,7 +30,7 @@ class RandomTokens {
   uint64_t vocab_size_;
 };
 
-// BenchSession is what a benchmark runs: a model, its engine and the engine's sessions.
+// BenchSession holds a model, its engine and the engine's sessions, which a benchmark runs.
 struct BenchSession {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Engine> engine;

@@ -62,7 +62,7 @@ std::string WithoutEffectText(const Program& program, const Command& command) {
     if (!names.empty()) names += ", ";
     names += row.names.substr(0, row.names.find(','));
   }
-  return names.empty() ? "" : fmt::format("Taken too, without any effect here: {}.", names);
+  return names.empty() ? "" : fmt::format("Also accepted, without effect: {}.", names);
 }
 
 }  // namespace ebb::cli

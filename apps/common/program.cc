@@ -165,7 +165,7 @@ void AddOption(const OptionRow& row, const std::string& title, const TakeOption&
       ->trigger_on_parse();  // --stop may come several times; of others the last one holds
 }
 
-// Returns what was likely meant by an option that the command does not have: one of its own with
+// Returns the option that the user likely meant by an unknown one: an option of this command with
 // nearly the same name, or one of another command. Returns an empty text if there is neither.
 std::string MeantOption(const Program& program, const std::vector<const OptionRow*>& rows,
                         std::string_view word) {

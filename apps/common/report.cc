@@ -119,7 +119,7 @@ double MachineWatch::OthersShare() const {
 void WarnOfOthers(double others_share) {
   constexpr double kTolerated = 0.03;
   if (others_share <= kTolerated) return;
-  Say("ebb: warning: other processes took {:.0f} % of the processor time meanwhile; measure "
+  Say("ebb: warning: other processes took {:.0f} % of the processor time; measure "
       "again on an idle machine\n",
       others_share * 100);
 }

@@ -49,8 +49,8 @@ std::vector<Command> Commands() {
                     "http://127.0.0.1:8080/",
                     "ebb serve -m model.gguf --t0 2GiB --t1 file --sessions file:sessions"}},
       {"pull",
-       "fetch models by name, or the default one, SmolLM2-135M-Instruct; resumes what was "
-       "interrupted",
+       "fetch models by name, or the default one, SmolLM2-135M-Instruct; resumes interrupted "
+       "downloads",
        {G::kPull, G::kQuiet, G::kJson},
        RunPull},
       {"list", "list the downloaded models and their sizes", {G::kJson}, RunList},
@@ -58,10 +58,12 @@ std::vector<Command> Commands() {
       {"fit", "estimate memory and show what fits",
        WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), ExitCodeOf<RunFit>},
       {"device", "devices that compute and hold rows (docs/user/gpu.md)", {}, nullptr},
-      {"device list", "what --device takes here", {G::kQuiet, G::kJson}, RunDeviceList},
+      {"device list",
+       "list the values that --device takes on this machine",
+       {G::kQuiet, G::kJson},
+       RunDeviceList},
       {"device test",
-       "run a model on a device and on the processor, and tell how they differ and how fast they "
-       "are",
+       "run a model on a device and on the processor, and compare results and speeds",
        WithModel({G::kPolicy, G::kQuiet, G::kJson}), RunDeviceTest},
       DocsCommand(
           [](const CliOptions& options) { return PrintDocs(EbbProgram(), options.docs_form); }),

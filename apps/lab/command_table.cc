@@ -23,7 +23,8 @@ std::vector<Command> Commands() {
       {"fidelity", "measure how far a policy's distributions are from the full cache's",
        WithModel({G::kFidelity, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}),
        ExitCodeOf<RunFidelity>},
-      {"importance", "label which tokens of a thought matter, and correlate signals with that",
+      {"importance",
+       "label the tokens of a thought that matter, and correlate signals with the labels",
        WithModel({G::kTask, G::kImportance, G::kQuiet, G::kJson}), ExitCodeOf<RunImportance>},
       DocsCommand(
           [](const CliOptions& options) { return PrintDocs(LabProgram(), options.docs_form); }),

@@ -17,8 +17,8 @@ std::vector<OptionRow> ProfileRows() {
                "most tokens that are moved between tiers to measure how long that takes; 0: none",
                [](CliOptions& o) { return &o.Of<ProfileInput>().transfer_tokens; }, {.min = 0}),
       ValueRow(G::kProfile, "--why", "POSITION",
-               "print why the token at this position of the sequence, from 0, lies in the tier it "
-               "lies in: each decision that moved it, with its score, its rank and the rule",
+               "print why the token at this position of the sequence, from 0, is in its tier: each "
+               "decision that moved it, with its score, its rank and the rule",
                [](CliOptions& o) { return &o.Of<ProfileInput>().why; }, {.min = 0}),
   };
 }
@@ -40,7 +40,7 @@ std::vector<OptionRow> FidelityRows() {
                [](CliOptions& o) { return &o.Of<FidelityInput>().prompt_tokens; }, {.min = 1}),
       FlagRow(
           G::kFidelity, "--forgetting",
-          "measure too what evicted rows cost the output of each attention head",
+          "also measure the error that evicted rows cause in the output of each attention head",
           [](CliOptions& o) { return &o.Of<FidelityInput>().forgetting; }, true),
   };
 }
@@ -80,8 +80,8 @@ std::vector<OptionRow> EvalRows() {
       ValueRow(G::kTask, "-n,--tokens", "N", "most tokens of an answer; 0: the task's own limit",
                [](CliOptions& o) { return &o.Of<EvalInput>().max_tokens; }, {.min = 0}),
       ValueRow(G::kTask, "--prompt-preset", "NAME",
-               "how questions of a file are put, and how long answers may be: plain, or as a paper "
-               "did: hierarchy, epikv, dms, lazy_eviction",
+               "the prompt for questions of a file and the longest answer: plain, or those of a "
+               "paper: hierarchy, epikv, dms, lazy_eviction",
                [](CliOptions& o) { return &o.Of<EvalInput>().prompt; }),
       ChoiceRow<PromptStyle>(
           G::kTask, "--prompt-style",
@@ -91,11 +91,11 @@ std::vector<OptionRow> EvalRows() {
       ValueRow(G::kTask, "--out", "FOLDER", "where the results are written",
                [](CliOptions& o) { return &o.Of<EvalInput>().out; }),
       FlagRow(
-          G::kEval, "--resume", "go on with the run that this folder holds",
+          G::kEval, "--resume", "continue the run in this folder",
           [](CliOptions& o) { return &o.Of<EvalInput>().resume; }, true),
       FlagRow(
           G::kEval, "--any-version",
-          "with --resume, go on with a run that another version of ebb began, whose answers may "
+          "with --resume, continue a run that another version of ebb began, whose answers may "
           "differ",
           [](CliOptions& o) { return &o.Of<EvalInput>().any_version; }, true),
       ValueRow(G::kEval, "--shard", "I/N",

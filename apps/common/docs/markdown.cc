@@ -71,7 +71,7 @@ std::string MarkdownText(const Program& program) {
       "test holds this file against them.\n\nText and results go to stdout, all else to stderr",
       program.name);
   if (FindCommand(program, "run") != nullptr) {
-    text += "; `run --json` writes its object to stderr, beside the text";
+    text += "; `run --json` writes its object to stderr, so that stdout has the text alone";
   }
   text += ".\n\nA flag, an option without a value, is off by default";
   if (FindCommand(program, "serve") != nullptr) {

@@ -35,7 +35,7 @@ bool IsWord(std::string_view text) {
 }
 
 // Returns whether the text is ORG/REPO, as the hub names repositories. "--" is refused, since it
-// stands for the slash in the names of the cache's folders.
+// replaces the slash in the names of the cache's folders.
 bool IsRepo(std::string_view text) {
   const size_t slash = text.find('/');
   return slash != std::string_view::npos && IsWord(text.substr(0, slash)) &&

@@ -13,10 +13,9 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
   using G = OptionGroup;
   const std::vector<OptionRow> rows = {
       {G::kMemory, "--memory", "SIZE",
-       "all the memory that the program may take, such as 6GiB: the gentlest setting of the tiers "
-       "that fits is taken; options of the tiers that are given stay, and are checked. With "
-       "--device: "
-       "of the device's memory",
+       "all the memory that the program may take, such as 6GiB: ebb selects the gentlest setting "
+       "of the tiers that fits; options of the tiers that are given stay, and are checked. With "
+       "--device: the limit of the device's memory",
        [](std::string_view text, CliOptions* options) {
          EBB_ASSIGN_OR_RETURN(options->fit.memory_bytes, ParseBytes(text));
          // A number without a unit counts bytes; so few were hardly meant.

@@ -19,7 +19,7 @@ struct ForeignOption {
   bool takes_value = false;
   std::string_view ours = "";    // the option of the same meaning
   std::string_view always = "";  // values that ask for what ebb does anyway; "-": the flag does
-  std::string_view hint = "";    // what ebb has in its place
+  std::string_view hint = "";    // names the option or command of ebb to use instead
 };
 
 constexpr std::string_view kFlagAlways = "-";
@@ -45,7 +45,7 @@ constexpr std::array kForeignOptions = {
         "--api-keys FILE, whose lines hold a name and a key's SHA-256; --new-key NAME makes one"},
     ForeignOption{
         "--api-key", true, "", "",
-        "--api-keys FILE --new-key NAME makes a key, so that no key stands on a command line"},
+        "--api-keys FILE --new-key NAME makes a key, so that no key is on a command line"},
     ForeignOption{"--rope-scale", true, "--rope-factor"},
     ForeignOption{"--hidethinking", false, "--thoughts=hide"},
     ForeignOption{"--cors-origins", true, "--cors"},
@@ -74,7 +74,7 @@ constexpr std::array kForeignOptions = {
     ForeignOption{"-tb,--threads-batch", true, "", "", "--threads N is for prompts and answers"},
     ForeignOption{"--keep", true, "", "", "--sinks N keeps the first tokens where a policy evicts"},
     ForeignOption{"--context-shift", false, "", "",
-                  "--past-context rerotate goes on where the context ends"},
+                  "--past-context rerotate continues past the end of the context"},
     ForeignOption{"-cnv,--conversation,-i,--interactive", false, "", "",
                   "`ebb chat` talks in turns"},
     ForeignOption{"-no-cnv,--no-conversation", false, "", "",
@@ -243,7 +243,8 @@ Result<std::vector<std::string>> WithoutBareWords(std::span<const OptionRow* con
       words.push_back(all[at++]);
       continue;
     }
-    // What the parser does not know, it reports; the words behind it are perhaps its value.
+    // Leaves an unknown option to the parser, which reports it: the words after the option may be
+    // its value, so that they cannot be taken for a model and a prompt.
     if (row == nullptr && all[at] != "-") return all;
     const std::string name = row == nullptr ? "" : LongName(*row);
     has_model = has_model || name == "--model" || name == "--hf-repo";

@@ -17,8 +17,8 @@ namespace ebb::cli {
 // Replaces the options in `arguments` that llama.cpp or Ollama spell differently and that mean the
 // same here (-c 4096 becomes --context 4096), and leaves out those that ask for what ebb always
 // does
-// (--jinja). `rows` are the options of the command; they win over names of other programs, and the
-// words behind an option that takes a value are left alone. Errors: InvalidArgument for an option
+// (--jinja). `rows` are the options of the command; they win over names of other programs, and
+// words after an option that takes a value are left alone. Errors: InvalidArgument for an option
 // that ebb does not have, with a line that names ebb's own way.
 [[nodiscard]] Result<std::vector<std::string>> WithoutForeignOptions(
     std::span<const OptionRow* const> rows, std::span<const std::string> arguments);

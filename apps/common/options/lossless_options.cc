@@ -106,18 +106,18 @@ void AppendLosslessOptionRows(std::vector<OptionRow>* table) {
        "fast on a device with --allow-inexact)",
        ReadVerify, nullptr},
       {kGroup, "--draft", "POLICY[:KEY=VALUE,...]|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
-       "the policy of a lossless generation; budget, sinks, window and interval may stand among "
-       "its keys; select: drafts read T1 selectively, as --t1-read says, and no row is stored "
+       "the policy of a lossless generation; its keys may include budget, sinks, window and "
+       "interval; select: drafts read T1 selectively, as --t1-read says, and no row is stored "
        "twice (default: streaming:sinks=" +
            std::to_string(kDraftSinks) + ",window=" + std::to_string(kDraftWindow) +
            ", or the rows that the tiers keep in T0 and T2)",
        ReadDraft, nullptr},
       LengthRow("--draft-max", 1, "most tokens of a verifying step; 1: nothing is drafted",
                 &LosslessOptions::draft_max),
-      LengthRow("--draft-min", 0,
-                "fewest; from 1 on drafting goes on where reading all rows for each token is "
-                "faster",
-                &LosslessOptions::draft_min),
+      LengthRow(
+          "--draft-min", 0,
+          "fewest; with 1 or more, ebb drafts even if reading all rows for each token is faster",
+          &LosslessOptions::draft_min),
       {kGroup, "--no-draft-lookup", "",
        "let the draft alone guess, although the text had the same words before",
        [](std::string_view, CliOptions* options) {

@@ -130,7 +130,7 @@ std::vector<OptionRow> ModelRows() {
           "the model: a GGUF file, a name that `ebb pull --list` shows (a file of that name is "
           "./NAME), hf:ORG/REPO[:QUANT|/FILE], ollama:NAME[:TAG] or an https URL, downloaded if "
           "missing, or a small reasoner inside the program: `pebble`, or `pebble-dms` and "
-          "`pebble-dms-8`, which mark rows that can go; without it, the one that `ebb pull` "
+          "`pebble-dms-8`, which mark rows to evict; without it, the one that `ebb pull` "
           "fetched, and for `ebb-lab eval --task pebble` pebble",
           [](CliOptions& o) { return &o.model.path; }),
       {G::kModelFile, "-hf,--hf-repo", "ORG/REPO[:QUANT]",
@@ -151,13 +151,13 @@ std::vector<OptionRow> ModelRows() {
           [](CliOptions& o) { return &o.model.weights; }, WeightMode::kDequantize),
       ChoiceRow<RopeScaling>(
           G::kModel, "--rope-scaling",
-          "how positions past the trained context are scaled, instead of as the file says",
+          "scaling of positions past the trained context, in place of the file's",
           [](CliOptions& o) { return &o.model.rope_scaling; },
           {{"none", RopeScaling::kNone},
            {"linear", RopeScaling::kLinear},
            {"yarn", RopeScaling::kYarn}}),
       ValueRow(G::kModel, "--rope-factor", "X",
-               "how many times the trained context --rope-scaling linear or yarn makes possible",
+               "factor by which --rope-scaling linear or yarn extends the trained context",
                [](CliOptions& o) { return &o.model.rope_factor; }, {.min = 1, .max = 1000}),
   };
 }
@@ -168,16 +168,15 @@ std::vector<OptionRow> MachineRows() {
                "compute threads; 0: one per core of the affinity mask, at most the cgroup's quota",
                [](CliOptions& o) { return &o.engine.threads; }, {.min = 0, .max = 512}),
       {G::kSeed, "--seed", "S|random",
-       "seed of sampling and of policies that draw lots; random, or -1, draws another one each "
-       "time "
-       "and tells it",
+       "seed of sampling and of randomized policies; random, or -1, draws a new seed each time and "
+       "prints it",
        ReadSeed, [](const CliOptions& o) { return std::to_string(o.seed); }},
       ValueRow(G::kContext, "--context", "N",
                "tokens that the sequence may have; 0: the trained context, times the rope factor",
                [](CliOptions& o) { return &o.session.context; }, {.min = 0}),
       ChoiceRow<PastContext>(
           G::kContext, "--past-context",
-          "what happens where the context ends: generation ends, or keys are re-rotated to "
+          "behaviour at the end of the context: generation ends, or keys are re-rotated to "
           "their rank among the surviving rows",
           [](CliOptions& o) { return &o.session.past_context; },
           {{"refuse", PastContext::kRefuse}, {"rerotate", PastContext::kReRotate}}),
@@ -192,31 +191,30 @@ std::vector<OptionRow> MachineRows() {
 std::vector<OptionRow> PolicyRows() {
   return {
       ParsedRow(G::kPolicy, "--policy", "NAME[:KEY=VALUE,...]",
-                "what decides which rows stay (default: full)", ReadPolicy),
+                "the policy, which selects the rows to keep (default: full)", ReadPolicy),
       ValueRow(G::kPolicy, "--scorer", "NAME", "score rows by another scorer than the policy's own",
                [](CliOptions& o) { return &o.session.policy.scorer; }),
       ParsedRow(G::kPolicy, "--budget", "ROWS|PERCENT|BYTES|1/CR",
-                "how much may stay: 1024 rows, +1024 beyond the protected ones, 25% of the rows "
+                "the amount to keep: 1024 rows, +1024 beyond the protected ones, 25% of the rows "
                 "that the policy counts (--list-policies), 64MiB, or 1/8 of the context",
                 ReadBudget),
-      ValueRow(G::kPolicy, "--sinks", "N",
-               fmt::format("tokens that always stay: the first generated ones, or of streaming the "
-                           "first of all; {} where the policy has no number of its own",
-                           kDefaultSinks),
-               [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
+      ValueRow(
+          G::kPolicy, "--sinks", "N",
+          fmt::format("tokens that are never evicted: the first generated ones, or for streaming "
+                      "the first of the sequence; {} if the policy has no default",
+                      kDefaultSinks),
+          [](CliOptions& o) { return &o.session.policy.sinks; }, {.min = 0}),
       ValueRow(G::kPolicy, "--window", "N",
-               fmt::format("last tokens that always stay; {} where the policy has no number of its "
-                           "own",
+               fmt::format("newest tokens that are never evicted; {} if the policy has no default",
                            kDefaultWindow),
                [](CliOptions& o) { return &o.session.policy.window; }, {.min = 0}),
-      ValueRow(G::kPolicy, "--interval", "N",
-               fmt::format(
-                   "generated tokens between two decisions; {} where the policy has no number of "
-                   "its own",
-                   kDefaultInterval),
-               [](CliOptions& o) { return &o.session.policy.interval; }, {.min = 1}),
+      ValueRow(
+          G::kPolicy, "--interval", "N",
+          fmt::format("generated tokens between two decisions; {} if the policy has no default",
+                      kDefaultInterval),
+          [](CliOptions& o) { return &o.session.policy.interval; }, {.min = 1}),
       ParsedRow(G::kPolicy, "--granularity", "token|layer|head",
-                "what decides on its own: all together, each layer, or each kv head",
+                "unit of a decision: all layers together, each layer, or each kv head",
                 ReadGranularity),
       FlagRow(
           G::kPolicy, "--list-policies", "print the policies and scorers, and end",
@@ -239,8 +237,8 @@ std::vector<OptionRow> PromptRows() {
                [](CliOptions& o) { return &o.system; }),
       NameRow(G::kSession, "--session", "FILE",
               "resume the session in this file, if there is one, and save it there at the end of "
-              "every turn; one process at a time; without a prompt `run` goes on with an answer "
-              "that was not over",
+              "every turn; one process at a time; without a prompt `run` continues an unfinished "
+              "answer",
               [](CliOptions& o) { return &o.session_file; }),
   };
 }
@@ -248,7 +246,7 @@ std::vector<OptionRow> PromptRows() {
 std::vector<OptionRow> GenerationRows() {
   return {
       ValueRow(G::kGeneration, "-n,--tokens", "N",
-               "largest number of tokens to generate; -1: until something else ends it",
+               "largest number of tokens to generate; -1: no limit",
                [](CliOptions& o) { return &o.max_tokens; }, {.min = -1}),
       ValueRow(G::kSampling, "--temp", "X", "temperature; 0 always takes the likeliest token",
                [](CliOptions& o) { return &o.sampling.temperature; }, {.min = 0, .max = 100}),
@@ -261,7 +259,7 @@ std::vector<OptionRow> GenerationRows() {
                "sample among those at least X times as likely as the likeliest",
                [](CliOptions& o) { return &o.sampling.min_p; }, {.min = 0, .max = 1}),
       ValueRow(G::kSampling, "--repeat-penalty", "X",
-               "divide the logits of tokens that prompt or answer had lately by X; 1: off",
+               "divide the logits of recent tokens of prompt and answer by X; 1: off",
                [](CliOptions& o) { return &o.sampling.repeat_penalty; }, {.min = 0.01, .max = 100}),
       ValueRow(G::kSampling, "--repeat-last-n", "N",
                "penalties count the last N tokens of the prompt and the answer; -1: all of them",
@@ -285,27 +283,27 @@ std::vector<OptionRow> GenerationRows() {
                "sample among logits within X standard deviations of the largest; 0 or less: off",
                [](CliOptions& o) { return &o.sampling.top_n_sigma; }, {.min = -1, .max = 100}),
       ValueRow(G::kSampling, "--xtc-probability", "X",
-               "how often all tokens of at least --xtc-threshold but the least likely of them are "
-               "left out; 0: never",
+               "probability of removing all tokens of at least --xtc-threshold except the least "
+               "likely of them; 0: off",
                [](CliOptions& o) { return &o.sampling.xtc_probability; }, {.min = 0, .max = 1}),
       ValueRow(G::kSampling, "--xtc-threshold", "X",
-               "the probability from which --xtc-probability leaves tokens out; above 0.5: off",
+               "probability from which --xtc-probability removes tokens; above 0.5: off",
                [](CliOptions& o) { return &o.sampling.xtc_threshold; }, {.min = 0, .max = 1}),
       ValueRow(G::kSampling, "--dry-multiplier", "X",
                "penalty of tokens that repeat a sequence, times --dry-base to the power of its "
                "length; 0: off",
                [](CliOptions& o) { return &o.sampling.dry_multiplier; }, {.min = 0, .max = 100}),
-      ValueRow(G::kSampling, "--dry-base", "X", "how the penalty of --dry-multiplier grows",
+      ValueRow(G::kSampling, "--dry-base", "X", "base of the growth of --dry-multiplier's penalty",
                [](CliOptions& o) { return &o.sampling.dry_base; }, {.min = 1, .max = 100}),
       ValueRow(G::kSampling, "--dry-allowed-length", "N",
                "sequences up to so many tokens have no penalty of --dry-multiplier",
                [](CliOptions& o) { return &o.sampling.dry_allowed_length; }, {.min = 0}),
       ValueRow(G::kSampling, "--dry-penalty-last-n", "N",
-               "--dry-multiplier looks back over N tokens; -1: over the trained context",
+               "--dry-multiplier searches the last N tokens; -1: the trained context",
                [](CliOptions& o) { return &o.sampling.dry_penalty_last_n; },
                {.min = -1, .max = 10000000}),
       {G::kSampling, "--dry-sequence-breaker", "TEXT",
-       "a text over which no repeated sequence goes, instead of the usual ones; may be given more "
+       "a text that ends repeated sequences, in place of the defaults; may be given more "
        "than once; none: no such text",
        ReadSequenceBreaker, nullptr, true},
       ValueRow(
@@ -313,9 +311,9 @@ std::vector<OptionRow> GenerationRows() {
           "keep the surprise of tokens near --mirostat-ent by Mirostat 1 or 2, in place of all "
           "other samplers but penalties and temperature; 0: off",
           [](CliOptions& o) { return &o.sampling.mirostat; }, {.min = 0, .max = 2}),
-      ValueRow(G::kSampling, "--mirostat-ent", "X", "the surprise that --mirostat aims at, in bits",
+      ValueRow(G::kSampling, "--mirostat-ent", "X", "target surprise of --mirostat, in bits",
                [](CliOptions& o) { return &o.sampling.mirostat_tau; }, {.min = 0, .max = 100}),
-      ValueRow(G::kSampling, "--mirostat-lr", "X", "how fast --mirostat learns",
+      ValueRow(G::kSampling, "--mirostat-lr", "X", "learning rate of --mirostat",
                [](CliOptions& o) { return &o.sampling.mirostat_eta; }, {.min = 0, .max = 100}),
       {G::kSampling, "--samplers", "NAME;NAME...", "the samplers that run, in this order",
        [](std::string_view text, CliOptions* options) {
@@ -331,14 +329,14 @@ std::vector<OptionRow> GenerationRows() {
       ParsedRow(G::kGeneration, "--grammar", "FILE|TEXT",
                 "a GBNF grammar that the answer obeys; thoughts are free", ReadGrammar),
       ValueRow(G::kGeneration, "--stop", "TEXT",
-               "end before this text, which is looked for behind the thought; may be given more "
+               "end before this text, which is searched for after the thought; may be given more "
                "than once",
                [](CliOptions& o) { return &o.stops; }),
       FlagRow(
           G::kGeneration, "--ignore-eos", "never choose an end token",
           [](CliOptions& o) { return &o.ignore_eos; }, true),
       ValueRow(G::kGeneration, "--thinking-budget", "N",
-               "tokens of thought before the thought is closed by force; -1: no limit",
+               "most tokens of a thought, after which ebb closes it; -1: no limit",
                [](CliOptions& o) { return &o.thinking_budget; }, {.min = -1}),
   };
 }
@@ -347,15 +345,15 @@ std::vector<OptionRow> DisplayRows() {
   return {
       ChoiceRow<Thoughts>(
           G::kDisplay, "--thoughts",
-          "what is written of thoughts; dim is show where stdout is no terminal, with TERM=dumb or "
+          "print, dim or omit thoughts; dim is show if stdout is no terminal, with TERM=dumb or "
           "with NO_COLOR",
           [](CliOptions& o) { return &o.thoughts; },
           {{"show", Thoughts::kShow}, {"dim", Thoughts::kDim}, {"hide", Thoughts::kHide}}),
       FlagRow(
           G::kDisplay, "--live",
           "colour each token by the tier that most groups have it in (T0 green, T1 cyan, T2 "
-          "yellow, T3 grey and crossed out), drawn anew as tiers change; plain text where stdout "
-          "is no terminal",
+          "yellow, T3 grey and crossed out), redrawn as tiers change; plain text if stdout is no "
+          "terminal",
           [](CliOptions& o) { return &o.live; }, true),
       FlagRow(
           G::kQuiet, "--quiet", "no progress, announcements or summary on stderr",
@@ -369,7 +367,7 @@ std::vector<OptionRow> DisplayRows() {
               "model alone, before temperature, penalties and grammar",
               [](CliOptions& o) { return &o.logprobs_file; }),
       ValueRow(G::kLogprobs, "--top-logprobs", "N",
-               "in the file of --logprobs, beside each token the N likeliest of its place",
+               "in the file of --logprobs, with each token the N likeliest tokens of its position",
                [](CliOptions& o) { return &o.top_logprobs; }, {.min = 0}),
       ChoiceRow<DocsForm>(
           G::kDocs, "--as",

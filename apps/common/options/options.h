@@ -34,7 +34,7 @@ struct LosslessInput {
   bool wanted = false;
   LosslessOptions options;
   std::string option_given;                // one that needs --lossless; empty: none
-  std::optional<PolicySpec> draft;         // what --draft names; its other members are not set
+  std::optional<PolicySpec> draft;         // policy of --draft, without other members
   std::optional<TierSetting> draft_reads;  // --draft select: its members t1_read and t1_*
   bool length_given = false;
   bool verify_given = false;
@@ -174,8 +174,8 @@ void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 // Returns the shared fields that --draft sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
-// Sets the tiers that --kv-type q8, q4 or q3 stand for, and those that --lossless or --t1 alone
-// need, after all options were read. Errors: --t0 PERCENT together with --t2 old.
+// Sets the tiers that --kv-type q8, q4 or q3 selects, and those that --lossless or --t1 alone need,
+// after all options were read. Errors: --t0 PERCENT together with --t2 old.
 [[nodiscard]] Status SettleTiers(CliOptions* options);
 // Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:
 // options that need --lossless, if it is missing.

@@ -48,7 +48,7 @@ std::string Reads(const PolicyInfo& info) {
   return all.empty() ? "nothing" : all;
 }
 
-// Names the options that the policy takes besides --scorer and --granularity.
+// Names the options that the policy takes in addition to --scorer and --granularity.
 std::string Options(const PolicyInfo& info) {
   const PolicySpec all = {.name = std::string(info.name), .sinks = 1, .window = 2, .interval = 3};
   const Result<PolicySpec> taken = DropUnusedOptions(all);

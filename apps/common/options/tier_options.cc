@@ -44,16 +44,15 @@ Status ReadDevice(std::string_view text, CliOptions* options) {
 std::vector<OptionRow> DeviceRows() {
   return {
       {OptionGroup::kPolicy, "--device", "cpu|NAME[:KEY=VALUE,...]",
-       "where T0 lies: in the one memory, or on a device that `ebb device list` names, which then "
+       "the place of T0: the host's memory, or a device that `ebb device list` names, which then "
        "holds the weights and computes; its keys are memory (for rows; default: all that it has) "
        "and attention (auto, or ggml's over gathered rows: flash, eager) (default: cpu)",
        ReadDevice, nullptr},
       ChoiceRow<T1Mode>(
           OptionGroup::kPolicy, "--t1-mode",
-          "how rows of T1 beyond a device are read: attended to on the host and merged, or "
-          "streamed "
-          "to the device, which changes no bit; auto streams, or takes the faster way with "
-          "--allow-inexact",
+          "how a step on a device reads rows of T1: the host attends to them (compute), or they "
+          "are streamed to the device, which changes no bit; auto streams, or selects the faster "
+          "way with --allow-inexact",
           [](CliOptions& o) { return &o.engine.t1_mode; },
           {{"auto", T1Mode::kAuto}, {"compute", T1Mode::kCompute}, {"stream", T1Mode::kStream}}),
       FlagRow(
@@ -74,16 +73,16 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
           "place the rows, and --policy only names the scorer (default: 50%)",
           ParseT0),
-      TierRow(
-          "--t1", "none|host|file[:FOLDER][,SIZE]",
-          "capacity memory, exact: where it lies, and its hard cap; a FOLDER with a comma in its "
-          "name is followed by one more comma (file:/tmp/a,b,); without one T0 holds all "
-          "rows in full precision, whatever its share (default: file; host beside a device)",
-          ParseT1),
+      TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
+              "capacity memory, exact: its place and its hard cap; a FOLDER with a comma in its "
+              "name is followed by one more comma (file:/tmp/a,b,); none: T0 holds all rows in "
+              "full precision and ignores its share (default: file; host if steps run on a device)",
+              ParseT1),
       TierRow(
           "--t1-read", "all|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
-          "which rows of T0 and T1 a generated token reads: all, which changes no bit, or in each "
-          "layer the pages of 64 rows that are estimated to receive this share of the attention, "
+          "the rows of T0 and T1 that a generated token reads: all, which changes no bit, or in "
+          "each layer the pages of 64 rows that are estimated to receive this share of the "
+          "attention, "
           "and the first and newest rows, of all these at most N; T0 holds the newest rows and a "
           "cache of pages; prompts read all rows. reuse: where the queries are at least so similar "
           "to those of the token before, read what these chose, so that T1's file is read ahead "
@@ -96,14 +95,13 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
                   "; int8_naive "
                   "rounds as prototypes do, a control (default: 0%)",
               ParseT2),
-      TierRow(
-          "--evict", "PERCENT|caps",
-          "the share of the unprotected rows that goes, or more where T0 and T1 both have a cap "
-          "and do not hold the rest; caps: only rows that the caps do not hold (default: 0%)",
-          ParseEvict),
+      TierRow("--evict", "PERCENT|caps",
+              "the share of the unprotected rows to evict, or more if T0 and T1 both have a cap "
+              "and do not hold the rest; caps: only rows that the caps do not hold (default: 0%)",
+              ParseEvict),
       TierRow("--evict-of", "generated|alive",
-              "what --evict is a share of: the rows ever unprotected, or at every interval those "
-              "still alive, which compounds (default: generated)",
+              "the rows that --evict is a share of: all unprotected rows, evicted ones included, "
+              "or at every interval those still alive, which compounds (default: generated)",
               ParseEvictOf),
   };
   table->insert(table->end(), rows.begin(), rows.end());

@@ -66,7 +66,7 @@ TEST(TierOptions, ALosslessSessionHasAT1AndADraft) {
   EXPECT_EQ(bare.engine.tiers, EngineTiers());
   EXPECT_FALSE(bare.session.policy.tiers.has_value());
   EXPECT_EQ(bare.session.policy.name, "streaming");
-  // Where T1 lies does not place the draft's rows, so the draft keeps its default policy.
+  // The place of T1 does not decide about the draft's rows, so the draft keeps its default policy.
   const CliOptions host = Given({{"--lossless", ""}, {"--t1", "host"}});
   EXPECT_EQ(host.engine.tiers, EngineTiers{.t1 = T1Place::kHost});
   EXPECT_FALSE(host.session.policy.tiers.has_value());

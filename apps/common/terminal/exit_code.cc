@@ -10,7 +10,7 @@ std::span<const ExitCodeInfo> ExitCodes() {
   static constexpr std::array kCodes = {
       ExitCodeInfo{ExitCode::kOk, "done; a text ended by itself, a stop string or its length"},
       ExitCodeInfo{ExitCode::kError,
-                   "an error that may pass: of the system, the network or a disk, a port in use, "
+                   "a temporary error: of the system, the network or a disk, a port in use, "
                    "or an output that could not be written"},
       ExitCodeInfo{ExitCode::kUsage,
                    "an unknown command or option, a value that is not valid, or a file, model or "

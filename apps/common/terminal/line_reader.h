@@ -15,7 +15,7 @@ namespace ebb::cli {
 // LineReader reads lines from stdin, with an editor and a history if stdin is a terminal.
 class LineReader {
  public:
-  // Complete returns the lines that begin with what was typed; Tab shows them, or types the rest.
+  // Complete returns the lines that begin with the typed text; Tab shows them, or types the rest.
   using Complete = std::function<std::vector<std::string>(std::string_view typed)>;
 
   // Reads the history of earlier runs from `history_file` and keeps it there, readable by the user

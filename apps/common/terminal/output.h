@@ -11,7 +11,7 @@
 
 namespace ebb::cli {
 
-// Thoughts says what is written of a model's thoughts.
+// Thoughts selects whether the output shows, dims or hides the model's thoughts.
 enum class Thoughts { kShow, kDim, kHide };
 
 // Writes all bytes at once. Errors: the stream cannot be written, or its reader is gone.

@@ -162,8 +162,8 @@ std::string LiveView::StyleOf(Position position, TextPart part) const {
   return style;
 }
 
-// Returns a line with the drafted tokens. They may still turn out to be wrong, so they stand next
-// to the text, on one line even if they contain line breaks.
+// Returns a line with the drafted tokens. They may still turn out to be wrong, so they are shown
+// next to the text, on one line even if they contain line breaks.
 std::string LiveView::DraftedLine(int columns) const {
   constexpr std::string_view kTitle = "drafted: ";
   if (hides_ || columns <= static_cast<int>(kTitle.size()))

@@ -61,7 +61,7 @@ std::string ToText(const KnownModel& model, const LocalState& state) {
   } else if (state.is_there) {
     where = state.path;
   } else if (state.bytes > 0) {
-    where = fmt::format("{} has {} bytes instead of {}; `ebb pull {}` fetches it anew", state.path,
+    where = fmt::format("{} has {} bytes instead of {}; `ebb pull {}` fetches it again", state.path,
                         state.bytes, model.bytes, model.name);
   } else if (state.num_parts_kept > 0) {
     where = fmt::format("{} of {} parts are there; `ebb pull {}` fetches the others",
@@ -79,7 +79,7 @@ Status Pull(const KnownModel& model, const CliOptions& options) {
   Status status = is_there ? CheckSha256(path, model.sha256) : OkStatus();
   const bool is_another = status.code() == StatusCode::kCorrupt;
   if (is_another)
-    SayUnlessQuiet(options.quiet, fmt::format("{}; fetching it anew", status.message()));
+    SayUnlessQuiet(options.quiet, fmt::format("{}; fetching it again", status.message()));
   if (!is_there || is_another) {
     fs::create_directories(CacheFolder(), error);
     if (error) return IoError(fmt::format("cannot make {}: {}", CacheFolder(), error.message()));
@@ -166,8 +166,8 @@ Status ListAll() {
                  name.ok() && FindStoredModel(*name).ok());
   }
   text += fmt::format(
-      "\n\"memory\" is what the weights and a full cache of {} tokens take.\n"
-      "`ebb pull NAME` fetches a model, `ebb pull --list NAME` tells more of it.\n",
+      "\n\"memory\" is the size of the weights and of a full cache of {} tokens.\n"
+      "`ebb pull NAME` fetches a model, `ebb pull --list NAME` shows its details.\n",
       kContext);
   if (CacheFolder().empty()) text += fmt::format("A model has no place: {}.\n", kNoCacheFolder);
   return WriteTextToStdout(text);

@@ -81,7 +81,7 @@ class Chat {
   TextOutput output_;
   LineReader reader_;
   Conversation talk_;
-  std::string read_text_;  // of files that /read put before the next question
+  std::string read_text_;  // text of files that /read put before the next question
   std::optional<RunFigures> last_;
   ExitCode last_code_ = ExitCode::kOk;
   bool saved_ = true;  // or there is nothing to save
@@ -112,7 +112,7 @@ std::optional<ChatInput> Chat::NextInput() {
       if (!input) Say("\n");  // the terminal shows Ctrl-D without a line end
       return input;
     }
-    // Ctrl-C clears what was typed. On an empty line the second one leaves.
+    // Ctrl-C clears the typed text. On an empty line the second Ctrl-C ends the chat.
     const bool is_empty = typed.empty() && !reader_.had_typed();
     if (is_empty && may_leave) {
       last_code_ = Fail(Cancelled("interrupted"));
@@ -188,7 +188,7 @@ Status Chat::RunCommand(const ChatInput& input) {
     case ChatInput::Kind::kSave:
       EBB_RETURN_IF_ERROR(CheckSessionPlace(input.text));
       EBB_RETURN_IF_ERROR(SaveSession(*setup_.session, input.text, EncodeConversation(talk_)));
-      Say("saved; /load {0}, or `ebb chat --session {0}`, goes on with it\n", input.text);
+      Say("saved; /load {0}, or `ebb chat --session {0}`, continues it\n", input.text);
       return OkStatus();
     case ChatInput::Kind::kLoad:
       return Load(input.text);
@@ -264,7 +264,7 @@ Status Chat::SetOption(const std::string& text) {
 }
 
 // Replaces the conversation by the one in `file`, whose session must have the tiers of this engine.
-// A conversation that has a file of its own (--session) goes on in that file.
+// A conversation that has a file of its own (--session) is still saved to that file.
 Status Chat::Load(const std::string& file) {
   EBB_ASSIGN_OR_RETURN(ResumedSession resumed,
                        ResumeSession(*setup_.engine, file, options_.session));

@@ -22,15 +22,16 @@ constexpr std::array kCommands = {
     ChatCommand{"/help /?", Kind::kHelp, "", "shows this"},
     ChatCommand{"/exit /bye /quit", Kind::kExit, "", "ends the conversation; so does Ctrl-D"},
     ChatCommand{"/reset /clear", Kind::kReset, "", "forgets the conversation"},
-    ChatCommand{"/regen", Kind::kRegenerate, "", "answers the last question again, by other lots"},
+    ChatCommand{"/regen", Kind::kRegenerate, "",
+                "answers the last question again, with other random draws"},
     ChatCommand{"/read", Kind::kRead, "FILE", "puts a file's text before the next question", true},
     ChatCommand{"/system", Kind::kSystem, "TEXT", "sets the system message from here on"},
     ChatCommand{"/set", Kind::kSet, "NAME VALUE",
                 "sets an option of sampling, as in /set temp 0.2"},
     ChatCommand{"/save", Kind::kSave, "FILE", "saves the conversation with its cache", true},
-    ChatCommand{"/load", Kind::kLoad, "FILE", "goes on with a conversation that was saved", true},
+    ChatCommand{"/load", Kind::kLoad, "FILE", "continues a saved conversation", true},
     ChatCommand{"/stats", Kind::kStats, "",
-                "tells what the last answer took, and where its tokens lie"},
+                "shows the speed of the last answer and the tiers of its tokens"},
 };
 
 const ChatCommand* FindCommand(std::string_view word) {
@@ -71,7 +72,7 @@ std::vector<std::string> FilesThatBeginWith(std::string_view typed) {
   for (fs::directory_iterator at(folder.empty() ? "." : folder, error);
        !error && at != fs::directory_iterator(); at.increment(error)) {
     const std::string file = at->path().filename().string();
-    // As in a shell, a hidden file is shown only if its dot was typed.
+    // Like a shell, completes a hidden file only if the user typed its dot.
     if (!file.starts_with(name) || (name.empty() && file.starts_with('.'))) continue;
     std::error_code unknown;
     paths.push_back(folder + file + (at->is_directory(unknown) ? "/" : ""));
@@ -92,7 +93,7 @@ std::string ChatHelp() {
     text += fmt::format("{:<20} {}\n", left, command.help);
   }
   return text +
-         "//word asks what begins with a slash: one slash is taken off; /a/b needs no second one\n"
+         "//word asks a question that begins with a slash: one slash is removed; /a/b needs none\n"
          "\"\"\" begins a turn of several lines, and \"\"\" at the end of a line ends it\n"
          "a paste on a terminal is one turn; Ctrl-C stops an answer or clears the line\n";
 }

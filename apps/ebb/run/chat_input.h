@@ -28,14 +28,14 @@ struct ChatInput {
     kUnknown
   };
   Kind kind = Kind::kTurn;
-  std::string text = {};  // of a turn; what follows a command; of kUnknown the words typed
+  std::string text = {};  // the turn; a command's argument; the words typed (kUnknown)
 };
 
 // ChatCommand describes a command of the chat.
 struct ChatCommand {
   std::string_view names;  // "/exit /bye": the first is shown in messages
   ChatInput::Kind kind;
-  std::string_view argument;  // "FILE"; empty: the command stands alone
+  std::string_view argument;  // "FILE"; empty: the command has none
   std::string_view help;
   bool takes_file = false;  // the argument is a file's name
 };

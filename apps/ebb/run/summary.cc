@@ -64,7 +64,8 @@ nlohmann::ordered_json DeviceRecord(const DeviceReport& device) {
   return record;
 }
 
-// Counts the rows of a full cache of `num_tokens` tokens, which evicts only what leaves a window.
+// Counts the rows of a full cache of `num_tokens` tokens, which evicts only rows that leave a
+// window.
 int64_t RowsOfFullCache(const ModelShape& shape, int64_t num_tokens) {
   int64_t rows = 0;
   for (int layer = 0; layer < shape.num_layers; ++layer) {
@@ -74,9 +75,8 @@ int64_t RowsOfFullCache(const ModelShape& shape, int64_t num_tokens) {
   return rows;
 }
 
-// Returns a line that says where the tokens of the sequence are and what they take: "[memory: 940
-// of 8,192 tokens; T0 310 tokens, 1.8 MiB; T1 630 tokens, 3.6 MiB in a file; a full cache: 5.4
-// MiB]".
+// Returns a line with the tokens and the memory of each tier of the sequence: "[memory: 940 of
+// 8,192 tokens; T0 310 tokens, 1.8 MiB; T1 630 tokens, 3.6 MiB in a file; a full cache: 5.4 MiB]".
 std::string MemoryText(const Setup& setup) {
   const Session& session = *setup.session;
   const ModelShape& shape = setup.model->shape();
@@ -103,7 +103,8 @@ std::string MemoryText(const Setup& setup) {
                         : tier == Tier::kT1 && in_file ? " in a file"
                                                        : "");
   }
-  // A model with windows evicts what has left them, whatever the policy.
+  // A full cache, too, evicts the rows that leave a sliding window, so these do not count as
+  // evicted.
   const int64_t full_rows = RowsOfFullCache(shape, num_tokens);
   const int64_t evicted = std::max<int64_t>(0, full_rows - RowsKept(session, shape, cache));
   if (evicted > 0) text += fmt::format("; {} tokens evicted", WithCommas(in_tokens(evicted)));

@@ -58,8 +58,8 @@ std::string ReachText(std::span<const std::string> addresses, bool has_keys,
   }
   if (is_reached && !has_keys) {
     text +=
-        "ebb: whoever reaches this server may use it, since it has no API keys: --api-keys FILE "
-        "--new-key NAME makes one\n";
+        "ebb: every client that connects can use this server, since it has no API keys: "
+        "--api-keys FILE --new-key NAME makes one\n";
   }
   return text;
 }

@@ -92,15 +92,15 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.Of<ServeInput>().server.port; },
                {.min = 0, .max = 65535}),
       ValueRow(G::kServe, "--alias", "NAME",
-               "what requests may call the model besides the name of its file; the first is the "
-               "name that answers bear; may be repeated",
+               "a name of the model in requests, in addition to the name of its file; answers "
+               "contain the first one; may be repeated",
                [](CliOptions& o) { return &o.Of<ServeInput>().server.defaults.aliases; }),
       FlagRow(
           G::kServe, "--any-model",
-          "answer requests whatever they call the model, for clients with a fixed name",
+          "accept any name of the model in requests, for clients with a fixed name",
           [](CliOptions& o) { return &o.Of<ServeInput>().server.defaults.takes_any_model; }, true),
       ValueRow(G::kServe, "--max-stall", "MS",
-               "how long a prompt may keep other answers waiting, as far as earlier steps tell",
+               "longest time that a prompt may delay other answers, estimated from earlier steps",
                [](CliOptions& o) { return &o.Of<ServeInput>().max_stall_ms; },
                {.min = 1, .max = 600000}),
       WholeRow("--max-running", "N", "answers that are computed at once",
@@ -111,7 +111,7 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.Of<ServeInput>().server.driver.most_waiting; },
                {.min = 1, .max = 100000}),
       NameRow(G::kServe, "--api-keys", "FILE",
-              "ask for a key of this file, whose lines are a name, the key's SHA-256 and limits "
+              "require a key of this file, whose lines are a name, the key's SHA-256 and limits "
               "(docs/user/serve.md); SIGHUP reads it again",
               [](CliOptions& o) { return &o.Of<ServeInput>().api_keys; }),
       NameRow(
@@ -123,36 +123,33 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
               "which SIGHUP opens again",
               [](CliOptions& o) { return &o.Of<ServeInput>().access_log; }),
       ChoiceRow<AccessLogFormat>(
-          G::kServe, "--access-log-format", "how the lines of --access-log look",
+          G::kServe, "--access-log-format", "format of the lines of --access-log",
           [](CliOptions& o) { return &o.Of<ServeInput>().access_log_format; },
           {{"text", AccessLogFormat::kText}, {"json", AccessLogFormat::kJson}}),
+      CheckedRow(ValueRow(G::kServe, "--cors", "ORIGIN",
+                          "accept requests of pages of this origin, such as https://example.org; "
+                          "localhost: pages that the browser's own machine serves, at any port; *: "
+                          "all; may be repeated",
+                          [](CliOptions& o) { return &o.Of<ServeInput>().server.cors_origins; }),
+                 server::CheckOrigin),
       CheckedRow(
-          ValueRow(G::kServe, "--cors", "ORIGIN",
-                   "let pages of this origin ask, as in https://example.org; localhost: pages that "
-                   "the browser's own machine serves, at any port; *: all; may be repeated",
-                   [](CliOptions& o) { return &o.Of<ServeInput>().server.cors_origins; }),
-          server::CheckOrigin),
-      CheckedRow(
-          ValueRow(
-              G::kServe, "--allow-host", "NAME",
-              "a name by which the server may be called, besides localhost and addresses, where it "
-              "listens on this machine alone and asks for no keys; may be repeated",
-              [](CliOptions& o) { return &o.Of<ServeInput>().server.allowed_hosts; }),
+          ValueRow(G::kServe, "--allow-host", "NAME",
+                   "a host name that requests may use in addition to localhost and addresses, if "
+                   "the server listens on this machine only and has no API keys; may be repeated",
+                   [](CliOptions& o) { return &o.Of<ServeInput>().server.allowed_hosts; }),
           server::CheckHostName),
-      ValueRow(
-          G::kServe, "--drain-seconds", "N",
-          "how long SIGTERM waits for answers that are on their way; a second signal ends them",
-          [](CliOptions& o) { return &o.Of<ServeInput>().drain_seconds; },
-          {.min = 0, .max = 86400}),
+      ValueRow(G::kServe, "--drain-seconds", "N",
+               "longest time that SIGTERM waits for answers in progress; a second signal ends them",
+               [](CliOptions& o) { return &o.Of<ServeInput>().drain_seconds; },
+               {.min = 0, .max = 86400}),
       {G::kServe, "--prefix-cache", "SIZE",
-       "memory for prompts that are kept, so that what begins alike is read once; or: off",
-       ReadPrefixCache,
+       "memory for cached prompts, so that common prefixes are read once; or: off", ReadPrefixCache,
        [](const CliOptions& o) {
          return fmt::format("{}MiB", o.Of<ServeInput>().server.driver.prefix_cache_bytes >> 20);
        }},
       ChoiceRow<MetricsAlias>(
           G::kServe, "--metrics-alias",
-          "other names beside those of ebb in /metrics, for routers and autoscalers",
+          "additional names of metrics in /metrics, for routers and autoscalers",
           [](CliOptions& o) { return &o.Of<ServeInput>().server.metrics_alias; },
           {{"none", MetricsAlias::kNone},
            {"vllm", MetricsAlias::kVllm},
@@ -161,37 +158,34 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                               "serve a page at / on which a person talks to the model",
                               [](CliOptions& o) { return &o.Of<ServeInput>().server.chat_page; },
                               {{"on", ChatPageMode::kOn}, {"off", ChatPageMode::kOff}}),
-      ChoiceRow<DashboardMode>(
-          G::kServe, "--dashboard",
-          "the page at /dashboard: where memory and tokens are; text: with what "
-          "requests say, to all who can "
-          "connect",
-          [](CliOptions& o) { return &o.Of<ServeInput>().server.dashboard; },
-          {{"off", DashboardMode::kOff},
-           {"figures", DashboardMode::kFigures},
-           {"text", DashboardMode::kText}}),
+      ChoiceRow<DashboardMode>(G::kServe, "--dashboard",
+                               "the page at /dashboard: the use of memory and the tiers of tokens; "
+                               "text: also the text of requests, for every client that can connect",
+                               [](CliOptions& o) { return &o.Of<ServeInput>().server.dashboard; },
+                               {{"off", DashboardMode::kOff},
+                                {"figures", DashboardMode::kFigures},
+                                {"text", DashboardMode::kText}}),
       ChoiceRow<ReasoningField>(
           G::kServe, "--reasoning-field",
-          "the member of a chat's answer that tells the thought; both: for clients of either kind, "
-          "of which those that join the two show it twice",
+          "the member of a chat's answer that holds the thought; both: for clients of either kind; "
+          "clients that join the two show it twice",
           [](CliOptions& o) { return &o.Of<ServeInput>().server.reasoning_field; },
           {{"reasoning_content", ReasoningField::kReasoningContent},
            {"reasoning", ReasoningField::kReasoning},
            {"both", ReasoningField::kBoth}}),
       SessionsRow(),
       {G::kServe, "--prefix-store", "SIZE",
-       "room in the place of --sessions for prompts that were read, so that servers take them back "
+       "space in the store of --sessions for prompts that were read, so that servers load them "
        "after a restart; or: off",
        ReadPrefixStore,
        [](const CliOptions& o) {
          return fmt::format("{}MiB", o.Of<ServeInput>().server.prefix_store.most_bytes >> 20);
        }},
-      WholeRow(
-          "--checkpoint-every", "N",
-          "tokens of an answer within a session, after which it is saved while it is generated, so "
-          "that another server can go on; 0: at its end alone",
-          [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.checkpoint_every; },
-          {.min = 0, .max = 1000000}),
+      WholeRow("--checkpoint-every", "N",
+               "tokens of an answer within a session, after which it is saved while it is "
+               "generated, so that another server can continue it; 0: only at its end",
+               [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.checkpoint_every; },
+               {.min = 0, .max = 1000000}),
       WholeRow("--session-idle", "S", "seconds that a session stays in memory for its next request",
                [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.idle; },
                {.min = 0, .max = 1000000}),
@@ -200,7 +194,7 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.lifetime; },
                {.min = 1, .max = 1000000000}),
       WholeRow("--session-lease", "S",
-               "seconds after which another server may take over what one that died was answering",
+               "seconds after which another server may continue the answers of a server that died",
                [](CliOptions& o) { return &o.Of<ServeInput>().server.keeping.limits.lease; },
                {.min = 1, .max = 3600}),
   };

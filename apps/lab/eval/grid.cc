@@ -130,7 +130,7 @@ Status ApplySetting(const Json& setting, CliOptions* options) {
     if (row == nullptr)
       return InvalidArgument(
           fmt::format("\"{}\" is no option of a setting; \"policies\" and \"budgets\" are lists "
-                      "beside \"settings\", the others are in \"ebb-lab eval --help\"",
+                      "outside \"settings\", the others are in \"ebb-lab eval --help\"",
                       key));
     if (row->value.empty()) {
       if (!value.is_boolean())
@@ -161,8 +161,8 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
     if (spec.tiers.has_value()) {
       return InvalidArgument(
-          "--budgets beside tiers: a share of the rows goes with --evict; the tiers place the "
-          "rest");
+          "--budgets together with tiers: --evict evicts a share of the rows, and the tiers place "
+          "the rest");
     }
   }
   return EvalSetting{.policy = policy,

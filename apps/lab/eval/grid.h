@@ -12,9 +12,9 @@ namespace ebb::cli {
 
 // Returns the settings to evaluate, by the options or by the file of --grid: each combination of
 // policy, budget, tiers and seed, without the labels that the run gives them. The run leaves out
-// those that compute the same, such as "full" at several budgets, which it does not take. Errors:
-// unknown names and values, as for the same command-line options; budgets together with tiers; a
-// grid file that is not such JSON, naming the place.
+// settings that compute the same as another, such as "full" at several budgets, since "full" takes
+// no budget. Errors: unknown names and values, as for the same command-line options; budgets
+// together with tiers; a grid file that is not such JSON, naming the place.
 [[nodiscard]] Result<std::vector<EvalSetting>> MakeGrid(const CliOptions& options);
 
 }  // namespace ebb::cli

@@ -266,8 +266,8 @@ Json RetainedFigure(std::span<const ProfiledRun> runs, int groups_per_layer) {
     for (const ProfiledRun& run : runs) sum += run.retained[group];
     by_group.push_back(sum / static_cast<double>(runs.size()));
   }
-  // As in the paper, the compression ratio is the number of all rows ever computed over the number
-  // of rows kept.
+  // The compression ratio is the number of rows computed divided by the number of rows kept, like
+  // in the paper.
   Bins compression(runs.empty() ? 0 : MostSteps(runs));
   for (const ProfiledRun& run : runs) {
     for (size_t i = 0; i < run.steps.size(); ++i) {

@@ -97,7 +97,7 @@ class RunRecorder {
   TopHalfHistory top_half_;
   int num_groups_ = 0;           // groups seen in the current step
   double observer_seconds_ = 0;  // own time in the current step, not counted
-  Clock::time_point begin_;      // of the current step
+  Clock::time_point begin_;      // start of the current step
 };
 
 }  // namespace ebb::cli

@@ -14,7 +14,7 @@ TEST(TopHalfHistory, ComparesWithStepsAtEveryDistance) {
   history.Observe(std::vector<double>{1, 4, 2, 3});  // top half: 1 and 3
   EXPECT_EQ(history.kept()[0].steps, 2);             // shares: one half, one half
   EXPECT_EQ(history.kept()[0].shares, 0.5 + 0.5);
-  EXPECT_EQ(history.kept()[1].steps, 1);  // of 1 and 3, the first step had only 1
+  EXPECT_EQ(history.kept()[1].steps, 1);  // the first step's top half has 1, not 3
   EXPECT_EQ(history.kept()[1].shares, 0.5);
   EXPECT_EQ(history.kept()[2].steps, 0);
 }

@@ -19,7 +19,7 @@ struct Transfer {
   Tier from = Tier::kT0;
   Tier to = Tier::kT1;
   int tokens = 0;
-  size_t bytes = 0;    // of the rows at full precision
+  size_t bytes = 0;    // size of the rows at full precision
   double seconds = 0;  // median of the repetitions
 };
 
