@@ -100,7 +100,7 @@ struct MassInput {
   const float* p = nullptr;
   size_t p_chunk_stride = 0;
   size_t p_stride = 0;
-  const float* weights = nullptr;  // of chunks; chunk c and head g at [g * weights_stride + c]
+  const float* weights = nullptr;  // weight of chunk c and head g at [g * weights_stride + c]
   size_t weights_stride = 0;
   int num_heads = 0;
   size_t begin = 0;  // row r is in chunk r / kChunkRows

@@ -80,11 +80,11 @@ struct Nibbles {
 // ValueRun describes a range of bytes within each row's values, and which channels a load of it
 // yields.
 struct ValueRun {
-  size_t offset = 0;  // of the first byte in a row
+  size_t offset = 0;  // offset of the first byte in a row
   int num_bytes = 0;
-  int channel = 0;    // of the first byte
-  int block[2] = {};  // of the first and the second vector of a load
-  int second = 0;     // channels by which the second vector is ahead
+  int channel = 0;    // channel of the first byte
+  int block[2] = {};  // block of the first and of the second vector of a load
+  int second = 0;     // channels between the first and the second vector
 };
 
 // Computes o[g] = sum over rows of weight * value, for the channels of kLoads loads from byte
@@ -204,7 +204,7 @@ HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
 // ElementGroups describes a row's groups of 64 elements, which are followed by one byte for each of
 // the remaining elements.
 struct ElementGroups {
-  size_t offset = 0;        // of the first group in a row
+  size_t offset = 0;        // offset of the first group in a row
   int bytes = 0;            // size of a group
   bool has_scales = false;  // each group is a block; false: all are block 0
 };

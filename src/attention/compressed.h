@@ -63,7 +63,7 @@ inline constexpr int kInt3ValueBytes = 24;  // bytes of an int3 block
 inline constexpr int kValueTail = 16;  // elements of the last block of int4, if head_dim leaves any
 inline constexpr int kMaxValueBlocks = kMaxHeadDim / kValueBlock + 1;
 // kInt8Max is the largest integer n that an element of int8 is stored as; the constants below are
-// those of other elements and of rounded queries.
+// the limits of other elements and of rounded queries.
 inline constexpr int kInt8Max = 127;
 inline constexpr int kKey6Max = 63;    // keys of int4
 inline constexpr int kValue4Max = 15;  // values of int4
@@ -91,8 +91,8 @@ inline constexpr size_t kScaleBytes = 4;
 // CompressedLayout has the byte offsets of the parts of a row.
 struct CompressedLayout {
   size_t values = 0;
-  size_t scales = 0;   // of the key; in int8, of key and value
-  int num_blocks = 0;  // of values of int4 and int3, whose scales follow the key's
+  size_t scales = 0;   // offset of the key's scales; in int8, of key and value
+  int num_blocks = 0;  // blocks of values of int4 and int3; their scales follow the key's
   size_t row_stride = 0;
 };
 [[nodiscard]] constexpr CompressedLayout LayoutOf(CompressedType type, int head_dim,

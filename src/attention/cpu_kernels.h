@@ -9,7 +9,7 @@
 
 #include "src/attention/attention.h"
 
-// Excludes instruction sets for which the code would be the same as for a neighbour in Highway's
+// Excludes instruction sets for which the code would be the same as for the next one in Highway's
 // list.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)

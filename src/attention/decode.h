@@ -2,14 +2,14 @@
 // Threads share the work.
 //
 // One thread calls Plan(). Then Fold() is called once for every `part` of num_parts, by any thread,
-// and after all these calls have returned, Merge() likewise. Neither allocates if Reserve() was
-// called. A unit of work is (query, kv head, chunk of rows), so that the result does not depend on
-// the number of parts. Units are ordered such that a part of Merge() mostly adds up the mass of
-// rows that the part of Fold() with the same number has read; mostly the same thread runs both, and
-// has these rows in its caches. Queries that see the same chunk, such as tokens of one sequence,
-// are folded together if a kv head has few query heads, so that a row is read once for several
-// queries; the result has the same bits as if each were folded alone. The chunks of a kv head's
-// compressed rows follow those of its full-precision rows.
+// and after all these calls have returned, Merge() is called in the same way. Neither allocates if
+// Reserve() was called. A unit of work is (query, kv head, chunk of rows), so that the result does
+// not depend on the number of parts. Units are ordered such that a part of Merge() mostly adds up
+// the mass of rows that the part of Fold() with the same number has read; mostly the same thread
+// runs both, and has these rows in its caches. Queries that see the same chunk, such as tokens of
+// one sequence, are folded together if a kv head has few query heads, so that a row is read once
+// for several queries; the result has the same bits as if each were folded alone. The chunks of a
+// kv head's compressed rows follow those of its full-precision rows.
 #ifndef EBB_ATTENTION_DECODE_H_
 #define EBB_ATTENTION_DECODE_H_
 
@@ -67,7 +67,7 @@ class DecodeAttention {
   // Reserves memory for steps of `num_queries` queries, each with at most `max_rows` rows of a kv
   // head, full and compressed together.
   void Reserve(int num_queries, size_t max_rows, int num_parts);
-  // Plans the queries of a layer, each of which has a view for every kv head. One thread calls it
+  // Plans the queries of a layer. Each query has a view for every kv head. One thread calls it
   // before Fold(). REQUIRES: Reserve() was called for such a step; all queries have the same number
   // of kv heads.
   void Plan(std::span<const DecodeQuery> queries);
@@ -86,7 +86,7 @@ class DecodeAttention {
     uint16_t kv_head;
     Kind kind;
   };
-  // PlannedHead holds what a plan depends on in a kv head: its rows.
+  // PlannedHead holds the input of a plan from one kv head: its rows.
   struct PlannedHead {
     size_t rows;
     size_t compressed;
@@ -146,7 +146,7 @@ class DecodeAttention {
   [[nodiscard]] int NumChunks(int query, int kv_head, Kind kind) const;
 
   const AttentionKernel& kernel_;
-  AttentionShape shape_;  // of the layer planned last
+  AttentionShape shape_;  // shape of the layer planned last
   const size_t most_kv_heads_;
   const std::shared_ptr<DecodeStates> states_;
   std::span<const DecodeQuery> queries_;

@@ -7,8 +7,8 @@
 namespace ebb {
 
 // Adds the mass of this part's range of target elements, over all queries and heads. A target that
-// queries and heads share is therefore written by one part, in the order of queries and heads,
-// whatever rows each query selected. The part needs the weights of all heads, and leaves them in
+// queries and heads share is therefore written by one part, in the order of queries and heads, even
+// if queries select different rows. The part needs the weights of all heads, and leaves them in
 // `weights`, [q heads, max_chunks].
 void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights) {
   const DecodeQuery& of = queries_[query];

@@ -232,8 +232,8 @@ TEST_P(DecodeTest, QueriesOfABatchAreTheSameBitForBitAsEachAlone) {
   }
 }
 
-// The queries are the tokens of a verifying step, each of which sees one row more than the one
-// before, and a token of another sequence.
+// The queries are the tokens of a verifying step and a token of another sequence. Each token of the
+// verifying step sees one row more than the one before.
 TEST_P(DecodeTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
   constexpr size_t kTokens = 7;
   for (const int heads : {1, 2, 3, 5}) {

@@ -96,7 +96,7 @@ HWY_INLINE void LoadQueries(const PrefillInput& in, const TileScratch& s) {
 struct HalfRows {
   uint32_t begin;
   int num_rows;
-  size_t offset;  // of the keys or values in a page
+  size_t offset;  // offset of the keys or values in a page
 };
 
 HWY_INLINE HalfRows KeysOf(uint32_t begin, int num_rows) { return {begin, num_rows, 0}; }
@@ -200,7 +200,7 @@ HWY_INLINE void Multiply(int num_vecs, int rows, int depth, const float* a, size
 }
 
 // Returns a position relative to the tile's first token, clamped to [-1, 2^24 - 1], so that it is
-// exact as a float. -1 stands for all positions before the tile, 2^24 - 1 for all behind it.
+// exact as a float. -1 means any position before the tile, 2^24 - 1 any position after it.
 HWY_INLINE float FromTile(const PrefillInput& in, Position position) {
   constexpr int64_t kBehind = (1 << 24) - 1;
   const int64_t distance = int64_t{position} - in.positions[0];

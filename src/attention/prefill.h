@@ -5,8 +5,8 @@
 // are few units, as for the few tokens of a verifying step, the rows are cut into slices, whose
 // number depends only on the number of rows. The thread that completes the last slice of a tile
 // merges its slices in order. Mass, if wanted, is a second pass with units (kv head, chunk of
-// rows), each of which sums over all tiles in order. The result therefore does not depend on the
-// number of parts.
+// rows); each unit sums over all tiles in order. The result therefore does not depend on the number
+// of parts.
 #ifndef EBB_ATTENTION_PREFILL_H_
 #define EBB_ATTENTION_PREFILL_H_
 
@@ -91,7 +91,7 @@ class PrefillAttention {
   void MassUnit(int kv_head, uint32_t begin, std::span<float> scratch);
 
   const AttentionKernel& kernel_;
-  AttentionShape shape_;  // of the layer planned last
+  AttentionShape shape_;  // shape of the layer planned last
   int tile_tokens_ = 0;   // tokens of a tile in that layer
   PrefillQueries queries_;
   int num_tiles_ = 0;

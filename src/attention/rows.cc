@@ -9,8 +9,8 @@
 namespace ebb {
 namespace {
 
-// kRunRows rows are located at once if their slots are consecutive in a page, as in a cache that
-// has evicted no row.
+// kRunRows rows are located at once if their slots are consecutive in a page, which holds for a
+// cache that has evicted no row.
 constexpr uint32_t kRunRows = 16;
 static_assert(kRowsPerPage % kRunRows == 0);
 

@@ -6,7 +6,7 @@ namespace ebb {
 
 // kHeadDimStep is a divisor of every head size.
 inline constexpr int kHeadDimStep = 16;
-inline constexpr int kMaxHeadDim = 576;  // of the keys in latent attention
+inline constexpr int kMaxHeadDim = 576;  // size of the keys in latent attention
 
 // Returns the size of stored rows for heads of `dim` elements: `dim` rounded up to kHeadDimStep,
 // with zeros as the added elements.

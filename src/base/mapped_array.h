@@ -1,6 +1,6 @@
 // MappedArray is a vector for data with one value per row of a cache. It maps arrays of at least a
-// system page from the system, so that an array that shrinks returns memory; the C heap would keep
-// such holes for ever.
+// system page from the system, so that an array that shrinks returns memory; the C heap would never
+// return such memory.
 #ifndef EBB_BASE_MAPPED_ARRAY_H_
 #define EBB_BASE_MAPPED_ARRAY_H_
 

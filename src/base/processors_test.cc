@@ -192,8 +192,8 @@ class RealGroup {
   std::filesystem::path folder_;
 };
 
-// Returns what a child process inside the group counts; nullopt if the child could not be moved
-// there.
+// Returns the processors that a child process inside the group counts; nullopt if the child could
+// not be moved there.
 std::optional<Processors> AskInside(const RealGroup& group) {
   int ends[2];
   if (pipe(ends) != 0) return std::nullopt;

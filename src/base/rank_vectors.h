@@ -33,8 +33,8 @@ class RankVectors {
   // Returns the factor by which a query is scaled before it is multiplied by the vectors.
   [[nodiscard]] virtual float RankScale() const = 0;
 
-  // Products are those of a kv head's scaled queries, each [queries, stride]: of queries and keys,
-  // of queries and means, and of squared queries and variances.
+  // Products holds the products of a kv head's scaled queries, each [queries, stride]: queries by
+  // keys, queries by means, and squared queries by variances.
   struct Products {
     const float *keys = nullptr, *means = nullptr, *variances = nullptr;
     size_t keys_stride = 0, means_stride = 0, variances_stride = 0;

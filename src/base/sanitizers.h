@@ -32,8 +32,8 @@ inline constexpr bool kThreadSanitizer = false;
 // sanitizer, so that tests must not compare it.
 inline constexpr bool kShadowMemory = kAddressSanitizer || kThreadSanitizer;
 
-// Releases the object of a std::unique_ptr without freeing it, and tells the leak detector that
-// this is intended.
+// Releases the object of a std::unique_ptr without freeing it, and marks the leak as intended for
+// the leak detector.
 template <typename Owner>
 void Leak(Owner* owner) {
   const void* const leaked = owner->release();

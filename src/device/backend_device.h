@@ -2,7 +2,7 @@
 // over RPC, or, for tests, ggml's CPU backend, treated as if the host could not address its memory.
 //
 // All rows lie in one buffer of the backend, which grows and shrinks by copying on the device.
-// Allocate() returns addresses that stand for places in this buffer. The addresses are reserved
+// Allocate() returns addresses that represent places in this buffer. The addresses are reserved
 // without access rights, so that a thread of the host that reads there by mistake crashes. Steps
 // name rows by their number in rows(); between steps the host reads, writes and copies rows with
 // ReadRows(), WriteRows() and CopyRows(), which run small graphs on the device.
@@ -103,7 +103,7 @@ class BackendDevice final : public Device {
   }
   // Returns whether the backend can gather whole pages by their numbers.
   [[nodiscard]] bool GathersPages() const { return gathers_pages_; }
-  // Returns how many rows of the buffer kDeviceMemoryStep bytes of addresses stand for.
+  // Returns the number of the buffer's rows that kDeviceMemoryStep bytes of addresses represent.
   [[nodiscard]] size_t RowsOfExtent() const;
   [[nodiscard]] size_t buffer_bytes() const;  // device memory for rows
   // Returns the bytes of the device's memory that the graphs of ReadRows(), WriteRows() and
@@ -162,7 +162,7 @@ class BackendDevice final : public Device {
   // later one instead.
   static constexpr size_t kNumEvents = 16;
   struct Queue {
-    uint64_t number = 0;  // of the last event
+    uint64_t number = 0;  // number of the last event
     std::array<std::unique_ptr<ggml_backend_event, GgmlDeleter>, kNumEvents> events;
   };
   mutable Queue computing_, copying_;

@@ -279,8 +279,8 @@ TEST(BackendDeviceTest, RowsPassThroughMemoryThatStays) {
   EXPECT_EQ(device->Staging(size_t{1} << 30), nullptr);
 }
 
-// Steps read the spare row and mask it, so that it must stay finite whatever a graph's padding
-// writes.
+// Steps read the spare row and mask it, so that it must stay finite when a graph's padding writes
+// to it.
 TEST(BackendDeviceTest, WritesLeaveTheSpareRowAlone) {
   constexpr size_t kRowBytes = 64;
   auto device = Make(kRowBytes);

@@ -2,7 +2,7 @@
 // queue is a CUDA stream, Copy() an asynchronous copy from pinned to device memory, QueueWait()
 // makes a stream wait for an event, and Wait() makes the host wait.
 //
-// The processor is a Device whose memory is the host's, so that nothing is ever copied. All other
+// The processor is a Device whose memory is the host's, so that nothing is copied. All other
 // devices are closed: the host cannot address their memory, and uses ReadRows(), WriteRows() and
 // CopyRows().
 //

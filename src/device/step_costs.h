@@ -11,7 +11,7 @@
 namespace ebb {
 
 struct DeviceRates {
-  double copy_bytes_per_s = 0;  // of copies to the device
+  double copy_bytes_per_s = 0;  // rate of copies to the device
   double latency_seconds = 0;   // duration of a small copy
   double host_bytes_per_s = 0;  // bytes of rows per second, for the host's attention
 };

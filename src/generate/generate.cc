@@ -37,8 +37,8 @@ struct Generation::Impl {
   // the session lacks it.
   [[nodiscard]] Status Continue();
   [[nodiscard]] Status CheckSoFar() const;
-  // Calls on_text for `text`, without the bytes that were shown before this generation. Returns
-  // what on_text returns.
+  // Calls on_text for `text`, without the bytes that were shown before this generation. Returns the
+  // result of on_text.
   bool Pass(std::string_view text, TextPart part);
   // Ends the generation if the stream has ended.
   void Heed(TextStream::State state);
@@ -61,7 +61,7 @@ struct Generation::Impl {
   int thought_tokens_before = 0;  // thought tokens in options.so_far
   bool ended = false;
   bool could_not_begin = false;
-  double choice_seconds = 0;  // of the token to be appended next
+  double choice_seconds = 0;  // time to choose the token that is appended next
   double first_token = 0;
   bool is_late = false;  // a line has ended after options.line_seconds
   GenerateResult result;
@@ -210,7 +210,7 @@ GenerateResult Generation::End() {
   g.result.thought_bytes = g.choice.stream().thought_bytes();
   g.result.stop_string = g.choice.stream().stop_string();
   // A stop string may have begun in text that was shown before, so that the text may be shorter
-  // than what was shown.
+  // than the text shown before.
   g.result.answer.text_bytes = std::max(g.options.so_far.text_bytes, g.result.text.size());
   g.result.thought_tokens = g.choice.thought_tokens() - g.thought_tokens_before;
   return std::move(g.result);

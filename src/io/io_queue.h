@@ -28,7 +28,7 @@ struct IoRequest {
 
 struct IoCompletion {
   uint32_t tag = 0;
-  int64_t result = 0;  // bytes transferred, perhaps too few; or a negated errno
+  int64_t result = 0;  // bytes transferred, maybe too few; or a negated errno
 };
 
 class IoQueue {

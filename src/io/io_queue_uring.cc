@@ -67,8 +67,8 @@ class UringQueue final : public IoQueue {
 
   // kFew is the most requests in flight with which Take() spins, for at most kLookOut, before it
   // sleeps. Waking a virtual machine takes some 50 us, in which its disk is idle. If few requests
-  // are in flight, one ends within a millisecond, and the step that waits computes nothing
-  // meanwhile.
+  // are in flight, one ends within a millisecond, and the step that waits computes nothing until
+  // then.
   static constexpr size_t kFew = 4;
   static constexpr Clock::duration kLookOut = std::chrono::milliseconds(1);
 

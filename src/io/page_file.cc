@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMaxPageBytes = size_t{2} << 20;
 
 struct PageState {
-  uint64_t checksum = 0;  // of the last write; used with verify_checksums
+  uint64_t checksum = 0;  // checksum of the last write; used with verify_checksums
   uint32_t num_readers = 0;
   uint32_t num_holders = 1;
   bool is_written_to = false;

@@ -34,9 +34,8 @@ class CacheLayout : public AttentionLayout {
   [[nodiscard]] std::vector<StreamId> StreamsOf(int group) const;
   using AttentionLayout::NumStreamsOf;
   [[nodiscard]] size_t NumStreamsOf(std::span<const int> groups) const;
-  // Returns the group's sliding window in tokens; 0: none. Rows at positions up to next - window,
-  // where `next` is the position of the next query, are visible to no query any more and may be
-  // removed.
+  // Returns the group's sliding window in tokens; 0: none. If `next` is the position of the next
+  // query, no further query sees the rows at positions up to next - window, so they may be removed.
   [[nodiscard]] int WindowOf(int group) const { return windows_[group]; }
   // Returns the bytes of a key and a value in T0 or T1.
   [[nodiscard]] size_t RowBytes() const { return format_.RowBytes(); }

@@ -1,7 +1,7 @@
 // Maps every stream, a (layer, kv head) of one sequence, to its pages: their ids in the tiers and
 // their current addresses.
 //
-// Pages are allocated through ReservedPages, so that a change which has begun cannot fail for lack
+// Pages are allocated through ReservedPages, so that a change that has begun cannot fail for lack
 // of pages, and freed through ReleasedPages; both finish in their destructors.
 //
 // Invariants: a stream has a page exactly where the table of its group has one, except between a
@@ -71,7 +71,7 @@ class PageMap;
 class ReservedPages {
  public:
   explicit ReservedPages(PageMap* map);
-  // Reserves pages so that `counts`, including what was reserved earlier, can be taken. Errors,
+  // Reserves pages so that `counts` pages can be taken, including pages reserved earlier. Errors,
   // after which the caller must call End(): T0Full, T1Full, OutOfMemory, IoError.
   Status Reserve(const PageCounts& counts);
   Status ReserveT0(size_t num_pages);
@@ -170,7 +170,7 @@ class PageMap {
                   std::span<const uint32_t> compressed_rows);
   // Removes every row at `end` and later from the tables, in the same way. Streams without rows in
   // T2 forget their centres of keys, so that later rows get the same bits as in a sequence that
-  // never went beyond `end`.
+  // never had tokens from `end` on.
   void TruncateTo(Position end, std::span<const std::unique_ptr<GroupTable>> tables);
 
   void SetKeyCentre(int stream, std::span<const float> centre) {

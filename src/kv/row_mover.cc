@@ -224,9 +224,9 @@ void RowMover::ChooseCentre(std::span<const RowAddress> rows, const Stream& stre
   pages_->SetKeyCentre(pages_->IndexOf(stream), centre);
 }
 
-// Chooses centres from the first kCentreRows rows in order of position, in whatever tier they are,
-// so that a centre does not depend on which rows move. It reads them before any row moves, and so
-// waits for no write of this move to T1's file.
+// Chooses centres from the first kCentreRows rows in order of position, in any tier, so that a
+// centre does not depend on which rows move. It reads them before any row moves, and so waits for
+// no write of this move to T1's file.
 Status RowMover::ChooseCentres(Plans plans) {
   if (!layout_.compressed_format().IsCentred()) return OkStatus();
   std::vector<TableEdit> edits;

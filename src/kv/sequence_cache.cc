@@ -197,7 +197,7 @@ Result<StagedStep> SequenceCache::StageStep(T1Reading reading) {
   return step;
 }
 
-// Ends the reads, and waits for the writes of earlier moves, most of which ended during the step.
+// Ends the reads, and waits for the writes of earlier moves; most of them ended during the step.
 Status SequenceCache::EndStaging() {
   const Status read = impl_->reader.End();
   if (!impl_->reader.IsStaged()) return read;

@@ -122,7 +122,7 @@ class SequenceCache {
   // too few if the groups differ.
   [[nodiscard]] size_t RoomForTokens() const;
   // The functions below name a row by its index among all rows of its group, in order of position,
-  // in whatever tiers the rows are.
+  // over all tiers.
 
   // Removes the rows at these ascending indices; cheap for few rows.
   void Remove(int group, std::span<const uint32_t> removed);
@@ -154,7 +154,7 @@ class SequenceCache {
     size_t num_rows_ = 0;
   };
   // Moves rows to T0, T1 or T2; a row that is there already stays. Rows that leave T0 make room for
-  // those that come to T0. Errors:
+  // rows that move to T0. Errors:
   // - T0Full or T1Full, or InvalidArgument (there is no such tier): nothing has changed.
   // - OutOfMemory, or the error of an earlier write to the file: some rows may have moved.
   // - the error of a file that failed while rows were between tiers: the cache is broken, and every
@@ -169,8 +169,8 @@ class SequenceCache {
   }
   // Removes every row at `end` and later, in all groups. Does not restore removed rows.
   void TruncateTo(Position end);
-  // Hides row `index` from queries behind position `last`, for a step of several tokens in which
-  // the row expires; kVisibleForEver makes it visible again.
+  // Hides row `index` from queries after position `last`, for a step of several tokens in which the
+  // row expires; kVisibleForEver makes it visible again.
   void SetLastVisible(int group, uint32_t index, Position last);
   // Compacts: moves rows out of sparse pages into free slots of other pages as long as that frees
   // whole pages and copies at most `max_bytes`. Returns the bytes copied. Changes only slots and

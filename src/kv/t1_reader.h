@@ -1,5 +1,5 @@
-// Makes the rows of T1 readable during a step: it stages them a layer ahead, loads those that a
-// layer selects, reads them from a lender's T0, or leaves them where they are.
+// Makes the rows of T1 readable during a step: it stages them a layer ahead, loads the rows that a
+// layer selects, reads them from a lender's T0, or lets the step read them in place.
 //
 // Invariant: while a step reads lent rows, the pages and slots of a stream list the lender's pages
 // after its own, with the addresses of the lender's last FindAddresses().
@@ -98,7 +98,7 @@ class T1Reader {
   }
   // Returns how many pages the last step read from the lender's T0.
   [[nodiscard]] size_t num_lent_pages() const { return lent_.num_pages(); }
-  // Returns the bytes of T1 that the last step read, wherever T1 lies.
+  // Returns the bytes of T1 that the last step read, from memory or from the file.
   [[nodiscard]] size_t bytes_read() const { return bytes_read_; }
   [[nodiscard]] double wait_seconds() const {
     const double selected = page_cache_ == nullptr ? 0 : page_cache_->stats().wait_seconds;

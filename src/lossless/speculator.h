@@ -40,8 +40,8 @@ namespace ebb {
 // read it selectively, otherwise kDraft.
 [[nodiscard]] CacheUse DraftUse(const std::optional<TierShares>& tiers);
 
-// PolicyTiers holds the tiers that a session's policy places rows in: TiersOf() the session, or
-// those of a lossless session's draft.
+// PolicyTiers holds the tiers that a session's policy places rows in: TiersOf() the session, or the
+// tiers of a lossless session's draft.
 struct PolicyTiers {
   TierSetting tiers;
   Protected protected_rows = Protected::kStay;

@@ -56,7 +56,7 @@ Status ReadLayout(const MarkKeys& keys, EvictionLayout* layout) {
   } else if (name == "adapter") {
     *layout = EvictionLayout::kAdapter;
   } else {
-    // The logits are part of what the model computes, so a model with an unknown layout cannot be
+    // The logits are part of the model's computation, so a model with an unknown layout cannot be
     // run.
     return Unsupported(fmt::format("{} is \"{}\"; supported are query_last_channel and adapter",
                                    keys.Name("layout"), name));

@@ -5,8 +5,9 @@
 // how c is computed:
 //   query_last_channel  c is the last channel of the first query head of each group, before RoPE,
 //                       which takes no part in attention: the released models
-//   adapter             c is a product with the input of the layer, behind an RMS norm of its own:
-//                       what NVIDIA's public trainer writes; the rest of the model is unchanged
+//   adapter             c is a product with the input of the layer, after an RMS norm of its own:
+//                       the layout that NVIDIA's public trainer writes; the rest of the model is
+//                       unchanged
 // The logit of token t + shift decides on the row of token t.
 #ifndef EBB_MODEL_EVICTION_MARKS_H_
 #define EBB_MODEL_EVICTION_MARKS_H_

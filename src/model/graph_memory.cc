@@ -15,7 +15,7 @@
 namespace ebb {
 namespace {
 
-// PlannedAttention stands for attention by one node, which is planned but never run.
+// PlannedAttention represents attention by one node, which is planned but never run.
 class PlannedAttention final : public AttentionBuilder {
  public:
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override {

@@ -16,7 +16,7 @@ struct GraphMemory {
 };
 
 // Returns the memory of the graph of a step that reads `num_tokens` tokens and computes the logits
-// of the last one. Builds the graph without allocating its tensors; attention counts as one node
+// of the last token. Builds the graph without allocating its tensors; attention counts as one node
 // per layer, whose output is a tensor. Errors: those of BuildDecoderGraph(); OutOfMemory.
 [[nodiscard]] Result<GraphMemory> PlanGraphMemory(const LoadedModel& model, int num_tokens);
 

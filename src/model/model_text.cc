@@ -28,7 +28,7 @@ const llama_vocab* VocabOf(const LoadedModel& loaded) {
 struct TextSpan {
   std::string_view text;
   Model::Specials specials;
-  bool is_continued = false;  // the text goes on where that of the span before ends
+  bool is_continued = false;  // the text continues the text of the span before
 };
 
 // Tokenizes text that continues other text. Some tokenizers put a blank in front of each text; to
@@ -130,7 +130,7 @@ Result<std::vector<Token>> Model::Tokenize(std::string_view text, AddBos add_bos
   if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE) {
     return Unsupported("the model file has no tokenizer");
   }
-  // There are never more tokens than bytes, plus what the model adds at both ends.
+  // There are at most as many tokens as bytes, plus the tokens that the model adds at both ends.
   constexpr size_t kAddedTokens = 2;
   if (text.size() > std::numeric_limits<int32_t>::max() - kAddedTokens) {
     return InvalidArgument(

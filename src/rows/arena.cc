@@ -49,14 +49,14 @@ struct Arena::Impl {
   std::vector<PageId> free_ids;  // unused indices of records; capacity for all
   uint64_t generation = 0;
   // Lists extents that are not full by how full they are: bucket 0 has the empty ones, 63 more have
-  // the others. With few buckets, one bit scan finds the fullest (or the sparsest) extent, whatever
-  // the page size.
+  // the others. With few buckets, one bit scan finds the fullest (or the sparsest) extent for any
+  // page size.
   std::array<Extent*, kNumBuckets> buckets{};
   uint64_t buckets_in_use = 0;  // bit b: buckets[b] is not null
   size_t num_empty = 0;         // extents in bucket 0
   size_t num_pages = 0;         // pages with a holder
   size_t num_free = 0;          // pages of all extents without a holder
-  size_t num_reserved = 0;      // those of num_free that are reserved
+  size_t num_reserved = 0;      // the part of num_free that is reserved
   size_t num_pledged = 0;       // pages kept for floors of holders that lack them
   size_t peak_reserved_bytes = 0;
   size_t bytes_compacted = 0;

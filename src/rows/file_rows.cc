@@ -30,7 +30,7 @@ std::vector<uint32_t> PagesOf(std::span<const SlotMove> moves, Slot SlotMove::*s
 // EditedPages lists the pages of a stream that are edited together. IndexOf() returns where the
 // list has the page of a slot.
 struct EditedPages {
-  std::vector<uint32_t> indices;  // of pages of the stream, ascending
+  std::vector<uint32_t> indices;  // indices of the stream's pages, ascending
 
   [[nodiscard]] size_t IndexOf(Slot slot) const {
     return std::ranges::lower_bound(indices, slot.page()) - indices.begin();

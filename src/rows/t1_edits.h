@@ -45,7 +45,7 @@ class T1Edits {
   struct Page {
     uint32_t file_page = 0;
     Access access = Access::kRead;  // kWrite: the file's contents are not read
-    std::byte** address = nullptr;  // where the unit's edit finds the page; else null
+    std::byte** address = nullptr;  // set to the page's address for the unit's edit; else null
   };
   using Unit = std::vector<Page>;  // pages that one edit needs in memory together
 

@@ -70,7 +70,7 @@ TEST_F(T1EditsTest, WhatWasReservedIsTakenByNoRun) {
   ExpectOk(Run(Units(sizes, Access::kWrite), 1000));
   EXPECT_EQ(edits_.memory_bytes(), reserved);
   ExpectOk(Run(Units(sizes, Access::kRead), 1000));
-  // A unit larger than a buffer gets one for itself, wherever it comes in the order.
+  // A unit larger than a buffer gets one for itself, at any place in the order.
   const std::vector<size_t> with_long = {5, 40, 2};
   ExpectOk(edits_.Reserve(40 * kEditedPageBytes, 47 * kEditedPageBytes));
   EXPECT_EQ(edits_.memory_bytes(), size_t{4} << 20);  // whole huge pages of 2 MiB

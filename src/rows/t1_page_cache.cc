@@ -172,7 +172,7 @@ std::byte* T1PageCache::PlaceAhead(PageId page, size_t layer, bool is_foreseen) 
 
 void T1PageCache::ReadAhead(size_t layer) {
   Spill& spill = SpillOf(layer);
-  ForgetSpill(&spill);  // of the layer before the current one
+  ForgetSpill(&spill);  // the pages of the layer before the current one
   requests_.clear();
   for (const PageId page : expected_[layer].pages) {
     if (expected_by_[page] != layer + 1) continue;  // its id may be another page's

@@ -5,9 +5,9 @@
 // It does not evict a page that the current step or the one before has used, because layers are
 // read in a cycle, in which plain LRU would evict every page shortly before its next use. If no
 // other page is left to evict, a layer's further pages are spilled: loaded into memory that is
-// reused two layers later. Pages are read ahead: while a layer is attended to, the cache loads
-// those that the next layer has foreseen (Foresee()) in the step before, or, if it foresaw none,
-// those that it spilled then.
+// reused two layers later. Pages are read ahead: while a layer is attended to, the cache loads the
+// pages that the next layer has foreseen (Foresee()) in the step before, or, if it foresaw none,
+// the pages that it spilled then.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_ROWS_T1_PAGE_CACHE_H_

@@ -195,7 +195,7 @@ TEST_F(T1PageCacheTest, PagesThatAreReadAheadOfALayerThatDoesNotComeAreReadAgain
   ExpectOk(cache_.End());
   ExpectOk(Begin(64));
   ReadLayer(Pages(0, 10));
-  EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);  // they are read ahead once more
+  EXPECT_EQ(MissesOf({Pages(60, 20)}), 0);  // they are read ahead again
   ExpectOk(cache_.End());
 }
 

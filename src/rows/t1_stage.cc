@@ -107,7 +107,7 @@ void T1Stage::StageLayer(int layer, int part) {
   wait_seconds_ += SecondsNow() - start;
   if (error_.ok()) error_ = status;
   // Starts to load the next layer into the buffer of the layer before this one, which no part reads
-  // any more. If there is only one layer, its pages stay where they are.
+  // any more. If there is only one layer, its pages stay loaded.
   if (num_begun_ == layer + 1 && num_layers() > 1) StartNext();
   staged_ = layer;
   staged_.notify_all();

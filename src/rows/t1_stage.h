@@ -4,9 +4,9 @@
 // a time; keeping a third one gained nothing on the machine of docs/figures/performance.md.
 //
 // Thread safety: every part of a step calls StageLayer(); part 0 reads the pages, the others sleep
-// until it has. (Letting whichever part arrives first read instead gained nothing on a busy
-// machine: the kernel reports a read's end only when the thread that began it runs.) Only part 0
-// may call ReleaseLayer() and EndLayer(). Everything else happens between steps.
+// until it has. (Letting the part that arrives first read gained nothing on a busy machine: the
+// kernel reports a read's end only when the thread that began it runs.) Only part 0 may call
+// ReleaseLayer() and EndLayer(). Everything else happens between steps.
 #ifndef EBB_ROWS_T1_STAGE_H_
 #define EBB_ROWS_T1_STAGE_H_
 

@@ -80,8 +80,7 @@ class PageReservation {
   PageReservation& operator=(const PageReservation&) = delete;
 
   // Reserves pages so that pages_of_layers[l] calls of Take() of each layer l succeed, including
-  // those reserved earlier. Errors, after which nothing has changed: T0Full, T1Full, OutOfMemory,
-  // IoError.
+  // pages reserved earlier. Errors: T0Full, T1Full, OutOfMemory, IoError; nothing has changed then.
   Status Reserve(std::span<const size_t> pages_of_layers) {
     EBB_RETURN_IF_ERROR(pages_->Reserve(pages_of_layers, &reserved_));
     size_t num_pages = 0;

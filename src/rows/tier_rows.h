@@ -52,9 +52,9 @@ class TierRows : public TierPages {
     const Rows* rows = nullptr;
     std::span<const PageRef> pages;  // the pages of the edit's stream
   };
-  // Calls edit(i, addresses) for each edit, in order. During the call, addresses[k] is where the
-  // row of slots[k] can be read or written. Errors, after which some edits were not called: those
-  // of a file or a device. The rows that were edited are written even then.
+  // Calls edit(i, addresses) for each edit, in order. During the call, the row of slots[k] can be
+  // read or written at addresses[k]. Errors: the errors of a file or a device; some edits were not
+  // called then, but rows that were edited are written.
   using EditFunction = std::function<void(size_t i, std::span<const RowAddress> addresses)>;
   virtual Status EditRows(std::span<const Edit> edits, const EditFunction& edit) = 0;
 

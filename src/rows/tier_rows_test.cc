@@ -1,4 +1,4 @@
-// Checks that each implementation of TierRows returns what was written, by slot and by page.
+// Checks that each implementation of TierRows returns the written rows, by slot and by page.
 #include "src/rows/tier_rows.h"
 
 #include <cstring>

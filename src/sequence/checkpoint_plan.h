@@ -20,10 +20,10 @@ struct CheckpointPlan {
   size_t first_message_end = 0;
 };
 // Plans checkpoints where the first message ends, where the last two messages begin, and shortly
-// before the end of the prompt, for the same prompt again. Control tokens (is_control), which every
-// chat template writes at the ends of messages, tell where messages end. A step of a prompt may end
-// at a planned checkpoint without changing bits, because no part of a chunk of `chunk` tokens
-// becomes a single token. num_read: tokens of the prompt that were read before.
+// before the end of the prompt, for the same prompt again. It finds the ends of messages by control
+// tokens (is_control), which every chat template writes there. A step of a prompt may end at a
+// planned checkpoint without changing bits, because no part of a chunk of `chunk` tokens becomes a
+// single token. num_read: tokens of the prompt that were read before.
 [[nodiscard]] CheckpointPlan PlanCheckpoints(std::span<const Token> prompt, size_t num_read,
                                              size_t chunk,
                                              const std::function<bool(Token)>& is_control);

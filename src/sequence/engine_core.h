@@ -1,5 +1,5 @@
-// Holds what the sequences of an engine share: the model, the memory and files of the tiers, the
-// graphs and their threads. It lives as long as the engine or any of its sessions.
+// Holds the parts that the sequences of an engine share: the model, the memory and files of the
+// tiers, the graphs and their threads. It lives as long as the engine or any of its sessions.
 #ifndef EBB_SEQUENCE_ENGINE_CORE_H_
 #define EBB_SEQUENCE_ENGINE_CORE_H_
 

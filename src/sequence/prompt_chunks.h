@@ -97,8 +97,8 @@ class PromptChunks {
   // Returns whether the first tokens of a chunk that begins at `begin` get the same bits whether
   // the chunk has `a` tokens or `b`.
   [[nodiscard]] bool AreReadAlike(size_t begin, size_t a, size_t b) const;
-  // Teaches the selector about the prefix that AdoptPrefix() took over: copies what the other
-  // selector knows of whole pages, and reads the keys of the remaining rows.
+  // Teaches the selector about the prefix that AdoptPrefix() took over: copies the other selector's
+  // state of whole pages, and reads the keys of the remaining rows.
   Status TakeSelection(const Selector& from, Position end);
   // Keeps a checkpoint at the end of the sequence, and at planned positions within the last step,
   // which had `num_tokens` tokens. `lasts`: the next checkpoint does not replace it.

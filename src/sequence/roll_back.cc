@@ -67,7 +67,7 @@ void WindowCheckpoints::FindGone(std::span<const Position> positions, int window
   add_up_to(end);
 }
 
-// The surviving rows form runs, each of which ends at a checkpoint or at `next`. The result is the
+// The surviving rows form runs. Each run ends at a checkpoint or at `next`. The result is the
 // largest position whose window lies within one run.
 Position WindowCheckpoints::NearestInWindow(Position end, Position next, int window) const {
   if (window == 1) return end;  // a token sees its own row alone

@@ -41,13 +41,13 @@ class WindowCheckpoints {
   // Protects the checkpoint at this position, which may still be to come, from being dropped for
   // others.
   void KeepAlways(Position position) { kept_ = position; }
-  // Removes the checkpoints behind `end`.
+  // Removes the checkpoints after `end`.
   void GoBackTo(Position end);
   void Clear() { positions_.clear(); }
 
   // Replaces `gone` by the indices of the rows that can be removed: no query at `next` or later
-  // sees them through a window, nor does the first query behind a checkpoint. positions: of the
-  // rows, ascending.
+  // sees them through a window, nor does the first query after a checkpoint. positions: the rows'
+  // positions, ascending.
   void FindGone(std::span<const Position> positions, int window, Position next,
                 std::vector<uint32_t>* gone) const;
   // Returns the largest position up to `end` at which all rows within the windows are still there.

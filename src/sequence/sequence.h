@@ -102,7 +102,7 @@ class Sequence {
   // Returns whether the context has RoPE positions for `num_tokens` more tokens.
   [[nodiscard]] bool HasRoom(size_t num_tokens) const;
   [[nodiscard]] Status CheckRoom(size_t num_tokens) const;
-  // Returns whether keys are ever re-rotated.
+  // Returns whether keys may be re-rotated.
   [[nodiscard]] bool RotatesKeys() const;
   // Checks that rows of this sequence may lie below T0; see ebb::CheckBelowT0.
   [[nodiscard]] Status CheckBelowT0() const;
@@ -112,7 +112,7 @@ class Sequence {
   // Demotes or evicts rows between steps as the policy decides, so that T0 has room for the next
   // step. `next`: its kind.
   Status MakeRoom(StepKind next);
-  // SetT0Share(), SetT0Floor() and Park() do what the functions of Session with these names do.
+  // SetT0Share(), SetT0Floor() and Park() implement the functions of Session with these names.
   Status SetT0Share(double share);
   Status SetT0Floor(uint64_t num_bytes);
   Status Park();
@@ -124,8 +124,8 @@ class Sequence {
   Status EndRefusalIfCapsHold();
   // Tries the failed moves of the state kRefused again, and ends that state if they succeed.
   Status MoveRefused();
-  // Rolls the sequence back to `end` tokens, and forgets signals. If memory runs out meanwhile, the
-  // sequence is broken. REQUIRES: 0 <= end <= next(), RollBack::Check().
+  // Rolls the sequence back to `end` tokens, and forgets signals. If memory runs out during this,
+  // the sequence is broken. REQUIRES: 0 <= end <= next(), RollBack::Check().
   void TruncateTo(Position end);
   // Copies the first `end` tokens of a sequence whose rows this one has taken over.
   void TakeTokensOf(const Sequence& other, Position end);
@@ -142,8 +142,8 @@ class Sequence {
   // Describes this sequence to the nodes of the graph, in `step`.
   void Describe(SequenceStep* step);
   // Ends a computed step: adds the tokens to the sequence and lets the policy decide, except after
-  // a piece that does not end its chunk of a prompt, because what a prompt leaves must not depend
-  // on how it is cut. The error says which decision could not be carried out.
+  // a piece that does not end its chunk of a prompt, because the rows that a prompt leaves must not
+  // depend on how it is cut. The error names the decision that could not be carried out.
   Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report, Decides decides);
   // Undoes AppendRows() and, if `has_begun`, BeginStep().
   void UndoStep(bool has_begun);
@@ -192,10 +192,10 @@ class Sequence {
   MoveAccounting moves_before_;                      // the step under way
 };
 
-// Returns whether keys are ever re-rotated.
+// Returns whether keys may be re-rotated.
 [[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
 // Checks that rows of such a sequence may lie below T0. Errors: kInvalidArgument if keys are
-// re-rotated or a selector chooses rows within a step, both of which work in T0 alone.
+// re-rotated or a selector chooses rows within a step, since both work in T0 alone.
 [[nodiscard]] Status CheckBelowT0(PastContext past_context, const Policy& policy);
 
 }  // namespace ebb

@@ -17,8 +17,8 @@ class SequenceFile {
   void SaveTokens(StateWriter* to) const;
   void SavePlaces(StateWriter* to) const;
   [[nodiscard]] Status SavePolicy(StateWriter* to) const;
-  // LoadTokens(), LoadPlaces() and LoadPolicy() load what the functions above saved. Errors:
-  // Corrupt. REQUIRES: the sequence is new; the calls come in this order.
+  // LoadTokens(), LoadPlaces() and LoadPolicy() load the data that the functions above saved.
+  // Errors: Corrupt. REQUIRES: the sequence is new; the calls come in this order.
   [[nodiscard]] Status LoadTokens(StateReader* from);
   [[nodiscard]] Status LoadPlaces(StateReader* from);
   // Checks that the context has RoPE positions for all rows, once the rows are known. Errors:

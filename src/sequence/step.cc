@@ -143,7 +143,7 @@ Status StepRun::Prepare() {
   EBB_RETURN_IF_ERROR(ForEachEntry(
       [](const SequenceStep& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
   for (const SequenceStep& entry : plan_.entries) Begin(entry);
-  // The runner expects the tokens of sequences in tiles behind all others.
+  // The runner expects the tokens of sequences in tiles after all others.
   for (const bool in_tiles : {false, true}) {
     for (size_t i = 0; i < plan_.entries.size(); ++i) {
       if (work_.sequences[i].in_tiles == in_tiles) AddTokens(i);

@@ -31,8 +31,8 @@ struct StepPlan {
 
 class StepResult {
  public:
-  // Returns whether the sequences have their new tokens. Logits are valid then, whatever status()
-  // says.
+  // Returns whether the sequences have their new tokens. If so, logits are valid even if status()
+  // is an error.
   [[nodiscard]] bool taken() const { return taken_; }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] StepOutcome outcome() const { return {.taken = taken_, .status = status_}; }

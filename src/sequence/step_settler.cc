@@ -448,7 +448,7 @@ void StepSettler::AddExplanation(int group, Tier tier, Position num_tokens,
     } else {
       explanations_.push_back(std::move(latest));
     }
-  } catch (const std::bad_alloc&) {  // the step goes on without
+  } catch (const std::bad_alloc&) {  // the step continues without
   }
 }
 
@@ -535,8 +535,8 @@ void StepSettler::Retain(int group, std::span<const uint32_t> kept) {
   if (policy_->selector != nullptr) policy_->selector->Retain(group, kept);
 }
 
-// Waits until a page's worth of rows is gone; otherwise a policy that drops one row per step would
-// free and allocate a page at each step.
+// Waits until as many rows as a page holds were removed; otherwise a policy that drops one row per
+// step would free and allocate a page at each step.
 void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   rows_removed_since_compaction_ += gone_per_group;
   if (rows_removed_since_compaction_ < kRowsPerPage) return;

@@ -48,7 +48,7 @@ class StepSettler {
   // Shows the step to scorer and selector, removes rows that have left sliding windows, applies the
   // placement's moves, then compacts and sorts. Returns the number of evicted (layer, kv head,
   // token) triples. Errors: a tier has no room for the policy's moves, or its file fails. After an
-  // error, rows that some groups had already decided to evict are gone.
+  // error, rows that some groups had already decided to evict stay evicted.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
   // Returns whether caps may limit the rows: the cache has tiers below T0, or the session has
   // tiers, whose caps may be on T0 alone.
@@ -57,8 +57,8 @@ class StepSettler {
   // placement would count them. Nor may they on a device, which would read them in each step and
   // mask them out: that changes the order of its sums and so its bits.
   [[nodiscard]] bool MayKeepRowsBehindWindows() const;
-  // Removes, between steps, the rows behind sliding windows that neither the query at `next` nor a
-  // checkpoint needs.
+  // Removes, between steps, the rows that have left sliding windows and that neither the query at
+  // `next` nor a checkpoint needs.
   void ExpireAll(Position next);
   // Checks that the caps hold the decided rows once the last `num_to_come` tokens of `facts`, which
   // belong to a prompt, have their rows. Errors: those of Placement::Check().
@@ -134,7 +134,7 @@ class StepSettler {
   void AddExplanation(int group, Tier tier, Position num_tokens,
                       const std::function<std::string()>& why);
   // Removes the rows that no query at `next` or later sees in layers with a sliding window, except
-  // those of checkpoints.
+  // the rows that checkpoints need.
   void Expire(Position next, int group);
   void HideRows(Position first, int num_tokens);
   void ShowRows();

@@ -16,8 +16,8 @@
 
 namespace ebb {
 
-// CacheUse says what a cache holds: a session's rows, or, in a lossless session, the draft's rows
-// or all rows.
+// CacheUse selects the contents of a cache: a session's rows, or, in a lossless session, the
+// draft's rows or all rows.
 enum class CacheUse { kSession, kDraft, kStore };
 
 // Returns the error for EngineOptions::kv_cap_bytes with tiers that it does not cap.

@@ -110,8 +110,8 @@ struct Server::Impl {
   [[nodiscard]] HttpAnswer CancelResponse(const std::string& id);
   // Answers DELETE /v1/requests/ID.
   [[nodiscard]] HttpAnswer CancelRequest(const HttpRequest& request, const std::string& id);
-  // Answers GET /v1/requests/ID/tokens/POSITION: why a token of the request's first choice lies
-  // where it does.
+  // Answers GET /v1/requests/ID/tokens/POSITION: why a token of the request's first choice is in
+  // its tier.
   void ExplainToken(const HttpRequest& request, const std::shared_ptr<Reply>& reply,
                     const std::string& id);
   // Calls Driver::Explain(), and `tell` on the thread of connections.

@@ -61,8 +61,8 @@ class RowReader {
     return format.has_values ? Load(values, indices, &rows_.values) : OkStatus();
   }
 
-  // Converts the stored rows at these addresses, of which the i-th is row indices[i]; without
-  // indices it is row i.
+  // Converts the stored rows at these addresses. The i-th is row indices[i], or row i without
+  // indices.
   Status Load(std::span<const std::byte*> stored, std::span<const uint32_t> indices,
               std::vector<float>* to) {
     const size_t row_bytes = core_.format.RowStride();

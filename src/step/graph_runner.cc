@@ -166,7 +166,7 @@ const StepBackend& GraphRunner::steps() const { return *impl_->steps; }
 
 Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
   EBB_RETURN_IF_ERROR(RunParts(work, costs));
-  // Checks after the step, so that results of weights that changed meanwhile are not used.
+  // Checks after the step, so that results of weights that changed during the step are not used.
   return impl_->model.CheckFilesUnchanged();
 }
 

@@ -23,8 +23,8 @@ struct Chunked {
   std::vector<uint64_t> hashes;
 };
 // Reads a file and calls `take` with its chunks in order; each has kChunkBytes bytes, the last one
-// may have fewer. Returns the chunks' sizes and hashes. Errors: NotFound (no such file), Io; those
-// of `take`.
+// may have fewer. Returns the chunks' sizes and hashes. Errors: NotFound (no such file), Io; the
+// errors of `take`.
 [[nodiscard]] Result<Chunked> ReadChunks(const std::string& path,
                                          const std::function<Status(std::string_view)>& take);
 

@@ -5,7 +5,8 @@
 //   FOLDER/t-TENANT/ID.GENERATION.data  the chunks
 //
 // The system releases the lock of a process that dies, so that leases need not be renewed. On a
-// shared file system this happens only when the file server notices that the machine is gone.
+// shared file system this happens only when the file server notices that the machine is
+// unreachable.
 #ifndef EBB_STORE_FILE_STORE_H_
 #define EBB_STORE_FILE_STORE_H_
 

@@ -1,4 +1,4 @@
-// Manifest describes a stored session: what it was made with, when it was used, and its chunks.
+// Manifest describes a stored session: its model and options, its times, and its chunks.
 #ifndef EBB_STORE_MANIFEST_H_
 #define EBB_STORE_MANIFEST_H_
 
@@ -28,7 +28,7 @@ struct Manifest {
   uint64_t answer_tokens = 0;
 
   // SessionStore::Put() sets this member and those below.
-  std::string epoch = {};       // of the lease under which the session was written
+  std::string epoch = {};       // epoch of the lease under which the session was written
   std::string generation = {};  // unique among the session's generations
   uint64_t bytes = 0;           // bytes of all chunks
   std::vector<uint64_t> chunk_hashes = {};

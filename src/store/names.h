@@ -18,8 +18,8 @@ namespace ebb::store {
 [[nodiscard]] Status CheckTenant(std::string_view tenant);
 [[nodiscard]] Status CheckName(const SessionName& name);
 
-// Checks what the store returned for session `name`. Errors: Corrupt (the manifest is another
-// session's, or the record does not match its hash).
+// Checks the data that the store returned for session `name`. Errors: Corrupt (the manifest is
+// another session's, or the record does not match its hash).
 [[nodiscard]] Status CheckStored(const StoredSession& stored, const SessionName& name);
 
 // Returns whether an error means that a session is damaged: the store answers, but the session

@@ -75,8 +75,8 @@ class SessionStore {
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
-  // Acquires the lease of a session. Returns nullopt if it is held already, perhaps by this
-  // process.
+  // Acquires the lease of a session. Returns nullopt if a process holds it already, even if it is
+  // this one.
   [[nodiscard]] virtual Result<std::optional<Lease>> Acquire(const SessionName& name) = 0;
   // Renews the lease, so that no other client can acquire it. Must be called before
   // StoreLimits::lease is over.

@@ -43,8 +43,8 @@ Status CheckOptions(const AttentionBenchmarkOptions& o, const AttentionShape& sh
   return OkStatus();
 }
 
-// Numbers holds normally distributed numbers, drawn once. Each row takes its values from another
-// place in them.
+// Numbers holds normally distributed numbers, drawn once. Each row uses values from another place
+// in them.
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : values_(kCount + kMaxHeadDim) {

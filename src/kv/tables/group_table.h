@@ -25,8 +25,8 @@ struct GroupTable {
   TokenTable full;          // in T0 and T1
   TokenTable compressed;    // in T2
   std::vector<int> groups;  // ascending
-  // positions lists all rows in order of position; full_rows and compressed_rows hold, for the rows
-  // of either table, their indices in it.
+  // positions lists all rows in order of position; full_rows and compressed_rows hold the indices,
+  // in `positions`, of the rows of either table.
   MappedArray<Position> positions;
   MappedArray<uint32_t> full_rows, compressed_rows;
   // RowsOfTier lists the full rows of T0 or of T1, for a step that attends to each tier separately.

@@ -147,7 +147,7 @@ void TokenTable::Insert(std::span<const Position> positions, Tier tier,
       if (!last_visible_.empty()) last_visible_[to] = kVisibleForEver;
     }
   }
-  // Assigns slots in order of position, so that neighbours lie together.
+  // Assigns slots in order of position, so that rows at adjacent positions are adjacent in memory.
   for (size_t row = from; row < total; ++row) {
     if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(tier, added);
   }

@@ -121,7 +121,8 @@ class TokenTable {
   // Returns one more than the largest index of a present page.
   [[nodiscard]] size_t page_end() const { return used_.size(); }
   [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
-  // Returns which rows of the page exist: bit r stands for row r. REQUIRES: the page is present.
+  // Returns the rows of the page that exist, as a mask: bit r is row r. REQUIRES: the page is
+  // present.
   [[nodiscard]] uint64_t UsedRows(size_t page) const { return used_[page]; }
   // Returns the tier of a page. REQUIRES: the page is present.
   [[nodiscard]] Tier TierOf(size_t page) const { return tier_of_[page]; }
@@ -159,8 +160,7 @@ class TokenTable {
   MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
   MappedArray<Tier> tier_of_;           // [page_end]: kT0 or kT1
   MappedArray<uint64_t> sealed_;        // bit p: page p is sealed; empty while none is
-  // Marks, by tier, the pages that are present, not sealed, and have a free slot; bit p stands for
-  // page p.
+  // Marks, by tier, the pages that are present, not sealed, and have a free slot; bit p is page p.
   std::array<MappedArray<uint64_t>, 2> open_;
   std::array<size_t, 2> num_pages_ = {};   // present, by tier
   std::array<size_t, 2> num_rows_ = {};    // by tier

@@ -31,7 +31,7 @@ bool Parses(const common_chat_parser_params& params, const std::string& text) {
 }
 
 // Returns the end of the prompt with which parsers and grammars begin. They know nothing of
-// thoughts (the inputs have no reasoning_format), so whatever opens or closes a thought is left
+// thoughts (the inputs have no reasoning_format), so tags that open or close a thought are left
 // out.
 std::string AnswerPrefix(const common_chat_params& params, const ChatPrompt& prompt,
                          common_chat_parser_params parser) {
@@ -63,7 +63,7 @@ bool IsTooDeep(std::string_view /*text*/) { return false; }
 #endif
 
 // Returns whether all of `text` is an answer or, with COMMON_PEG_PARSE_FLAG_LENIENT, the beginning
-// of one. The library's own function ignores a rest that some formats do not read.
+// of an answer. The library's own function ignores a rest that some formats do not read.
 bool ReadsAll(const std::string& text, const common_chat_parser_params& params,
               common_peg_parse_flags flags) {
   if (params.parser.empty()) return true;
@@ -75,7 +75,7 @@ bool ReadsAll(const std::string& text, const common_chat_parser_params& params,
 }
 
 // Escapes line breaks and tabs within strings: some formats have arguments that are JSON except for
-// those.
+// line breaks and tabs.
 std::string WithEscapedControls(const std::string& json) {
   std::string escaped;
   bool in_string = false;
@@ -211,7 +211,7 @@ Result<ChatAnswer> ParseAnswer(const ChatPrompt& prompt, std::string_view text, 
     }
     if (end == AnswerEnd::kComplete &&
         !ReadsAll(*whole, syntax.params, COMMON_PEG_PARSE_FLAG_NONE)) {
-      // A format may require calls behind a text, or a last token that ended the generation and is
+      // A format may require calls after a text, or a last token that ended the generation and is
       // not in the text. So an incomplete parse is accepted if it loses no text and its calls are
       // whole.
       const bool is_whole = answer.tool_calls.empty()

@@ -7,7 +7,7 @@
 namespace ebb {
 
 // Returns a grammar that admits calls and nothing else; empty if `required` has no rule for calls.
-// required: the library's grammar of an answer that must call, which admits any text ahead of the
+// required: the library's grammar of an answer that must call, which admits any text before the
 // call. chosen: its lazy grammar of the same tools, whose root is the calls; empty: it makes none.
 [[nodiscard]] std::string OnlyCalls(const std::string& required, const std::string& chosen);
 

@@ -196,14 +196,14 @@ struct ChatTemplate::Impl {
   std::optional<SpecialTexts> specials;
   std::optional<PlainTexts> plain_texts;
 
-  // Renders a short conversation, so that the common library caches what it finds out about the
-  // template. Returns the tags of a thought.
+  // Renders a short conversation, so that the common library caches its analysis of the template.
+  // Returns the tags of a thought.
   [[nodiscard]] std::vector<std::string> Analyse() const;
   // Checks that the template supports the request; errors name the field that it cannot take.
   [[nodiscard]] Status CheckSupport(const ChatRequest& request) const;
   [[nodiscard]] Result<common_chat_params> Apply(const ChatRequest& request) const;
-  // Returns what the template makes of `tools`, which the answer may call, as far as it does not
-  // depend on the conversation. prompt: what the template made of the request.
+  // Returns the template's output for `tools`, which the answer may call, as far as it does not
+  // depend on the conversation. prompt: the template's output for the request.
   [[nodiscard]] Result<common_chat_params> ApplyTools(const ChatRequest& request,
                                                       const common_chat_params& prompt) const;
   // Sets the prompt's grammar of calls. calls: from ApplyTools(). format: the grammar of texts;
@@ -383,8 +383,8 @@ Status ChatTemplate::Impl::SetCallGrammar(const ChatRequest& request,
     }
     return OkStatus();
   }
-  // Makes the library's other grammar too, because both are needed: the required one shows what
-  // calls look like, the lazy one where they begin.
+  // Makes the library's other grammar too, because both are needed: the required one shows the
+  // format of calls, the lazy one the triggers at which they begin.
   ChatRequest other = request;
   other.tool_choice = is_chosen ? "required" : "auto";
   EBB_ASSIGN_OR_RETURN(const common_chat_params others, ApplyTools(other, calls));
@@ -480,8 +480,9 @@ ModelChat::ModelChat(const llama_model* model, std::string source)
 
 Result<ChatPrompt> ModelChat::Format(const ChatRequest& request) {
 #ifndef EBB_COMMON_IS_PATCHED
-  // The unpatched common library passes templates the time by localtime(), whose result all threads
-  // of the process share, so renderings run one at a time. With the patch none waits for another.
+  // The unpatched common library passes templates the time by localtime(). All threads of the
+  // process share its result, so renderings run one at a time. With the patch no rendering waits
+  // for another.
   static Mutex one_at_a_time;
   const MutexLock only(one_at_a_time);
 #endif

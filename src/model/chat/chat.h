@@ -40,8 +40,8 @@ class ChatTemplate {
   std::unique_ptr<Impl> impl_;
 };
 
-// ModelChat holds the template of one model. It parses the template when first asked, and once more
-// for each thread that asks while others render. Thread safety: any thread may call; no call waits
+// ModelChat holds the template of one model. It parses the template at the first call, and again
+// for each thread that calls while others render. Thread safety: any thread may call; no call waits
 // for another call's rendering.
 class ModelChat {
  public:

@@ -17,7 +17,8 @@ namespace {
 
 using Messages = std::vector<ChatMessage>;
 
-// Calls `lone` for each result without its call, as in a history whose beginning was cut off.
+// Calls `lone` for each result without its call, which occurs if the beginning of a history was cut
+// off.
 void ForLoneResults(const Messages& messages, const std::function<void(size_t index)>& lone) {
   std::unordered_set<std::string_view> called;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -134,9 +135,9 @@ struct Mend {
 };
 constexpr Mend kMends[] = {
     {WithoutLoneResults, "results without a call became messages of the user"},
-    {WithSingleCalls, "parallel calls became one behind the other"},
+    {WithSingleCalls, "parallel calls became consecutive calls"},
     {WithUserFirst, "an empty message of the user begins the conversation"},
-    {WithAnsweredResults, "empty answers stand between results and messages of the user"},
+    {WithAnsweredResults, "empty answers were put between results and messages of the user"},
     {WithJoinedNeighbours, "neighbours of one role were joined"},
     {WithSystemTextsAtUsers, "texts of system messages stand at those of the user"},
 };

@@ -34,7 +34,7 @@ PlainTexts::PlainTexts(const SpecialTexts* specials, std::string_view template_s
                        std::vector<std::string> thought_tags)
     : specials_(specials), thought_tags_(std::move(thought_tags)) {
   // A special text ("<|im_end|>") becomes a control token. The template itself may contain the
-  // beginning of one, or its beginning and its end, so that a message's text between or behind them
+  // beginning of one, or its beginning and its end, so that a message's text between or after them
   // would make it whole. The loop collects the pieces that would do so; messages that contain one
   // are tokenized as plain text there.
   for (const std::string_view text : specials->texts()) {

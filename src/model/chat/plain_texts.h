@@ -1,9 +1,9 @@
 // Keeps the texts of messages plain: "<|im_end|>" in a message is text, while in the chat template
 // it is a token.
 //
-// A template is a program, and its output does not tell which part came from where. Therefore texts
-// of a request that could be read as special tokens are marked before the template sees them, and
-// the marks are removed from its output. What remains are the offsets of bytes that no special
+// A template is a program, and its output does not show the origin of its parts. Therefore texts of
+// a request that could be read as special tokens are marked before the template sees them, and the
+// marks are removed from its output. PlainTexts keeps the offsets of the bytes that no special
 // token may cover.
 #ifndef EBB_MODEL_CHAT_PLAIN_TEXTS_H_
 #define EBB_MODEL_CHAT_PLAIN_TEXTS_H_
@@ -44,7 +44,7 @@ class PlainTexts {
   const std::vector<std::string> thought_tags_;
   // endings_ holds the texts that would complete a special text which the template may have begun,
   // as the beginning of a message's text. middles_ holds those that do so as a message's whole
-  // text, behind which the template may also continue.
+  // text, after which the template may also continue.
   std::unordered_set<std::string> endings_;
   std::unordered_set<std::string> middles_;
   size_t longest_ = 0;  // of the endings

@@ -1,5 +1,5 @@
 // Finds the texts of a vocabulary's special tokens, such as "<|im_end|>", which libllama turns into
-// these tokens wherever it is asked to parse them.
+// these tokens if it is asked to parse them.
 #ifndef EBB_MODEL_CHAT_SPECIAL_TEXTS_H_
 #define EBB_MODEL_CHAT_SPECIAL_TEXTS_H_
 

@@ -165,14 +165,15 @@ Status CheckRewritten(ggml_cgraph* graph, const CacheNodes& nodes) {
   return OkStatus();
 }
 
-// Returns whether a node selects all tokens in their order, as in a step that outputs every token.
+// Returns whether a node selects all tokens in their order, which it does in a step that outputs
+// every token.
 bool SelectsAll(const ggml_tensor* node, const ggml_tensor* ids) {
   return node->op == GGML_OP_GET_ROWS && node->src[1] == ids && ids->ne[0] == node->src[0]->ne[1] &&
          ggml_is_contiguous(node->src[0]);
 }
 
-// SelectedProduct is a product with a weight, and perhaps a bias, from which the next node selects
-// the rows of some tokens.
+// SelectedProduct is a product with a weight, possibly with a bias, from which the next node
+// selects the rows of some tokens.
 struct SelectedProduct {
   ggml_tensor* product = nullptr;
   ggml_tensor* sum = nullptr;  // with the bias; null: there is none
@@ -231,7 +232,7 @@ ggml_tensor* CopyNode(const ggml_tensor* node, ggml_context* ctx) {
 // sequences, which libllama puts into planes, become one plane; with one_token_at_a_time, each
 // token becomes a plane of its own. For F32 weights, ggml also chooses other kernels if the input
 // has gaps, which are closed here, and for several planes of one column, as with a weight per head;
-// those products get a plane per token in every step.
+// products by a weight per head get a plane per token in every step.
 void RewriteProduct(ggml_tensor* node, ggml_context* ctx, bool one_token_at_a_time) {
   ggml_tensor* const weight = node->src[0];
   if (!IsWeight(weight)) return;

@@ -92,7 +92,7 @@ using JoinedWeights = std::unordered_map<const ggml_tensor*, JoinedRows>;
 
 struct RewriteOptions {
   bool one_token_at_a_time = false;  // products take each token as a plane of its own
-  // Holds the last tensor to keep: nodes behind it in the graph are left out; null: none are.
+  // Holds the last tensor to keep: nodes after it in the graph are left out; null: none are.
   const ggml_tensor* last = nullptr;
   // Holds the scales of weights whose products libllama's graph fails to scale; null: it scales
   // all.

@@ -1,5 +1,5 @@
 // Includes the internal headers of libllama with which this folder builds graphs. They are no
-// stable interface: the pinned source decides what they contain, and only src/model/library may
+// stable interface: their contents depend on the pinned source, and only src/model/library may
 // include this file.
 #ifndef EBB_MODEL_LIBRARY_INTERNALS_H_
 #define EBB_MODEL_LIBRARY_INTERNALS_H_

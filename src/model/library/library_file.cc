@@ -172,7 +172,7 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
     for (const std::string& path : file.paths()) paths.push_back(path.c_str());
     model.reset(llama_model_load_from_splits(paths.data(), paths.size(), params));
   } else {
-    // Reads from the mapping, which stays the same even if the file is replaced meanwhile.
+    // Reads from the mapping, which stays the same even if another program replaces the file.
     const std::span<const std::byte> bytes = file.mappings().front().bytes();
     const std::unique_ptr<std::FILE, FileCloser> stream(
         fmemopen(const_cast<std::byte*>(bytes.data()), bytes.size(), "rb"));

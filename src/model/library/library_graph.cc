@@ -127,7 +127,7 @@ class GraphBuilder {
     return OkStatus();
   }
 
-  // Returns the tensor behind which the step needs no node; null: it needs all.
+  // Returns the tensor after which the step needs no node; null: it needs all.
   [[nodiscard]] const ggml_tensor* LastOf(const LibraryModel::Impl::Built& built) const {
     if (options_.num_outputs == 0 && selects_late_) {
       return HiddenOf(built, impl_.hparams.num_layers - 1);
@@ -177,8 +177,8 @@ class GraphBuilder {
   }
 
   // Returns, for EvictionLayout::kQueryLastChannel, what `rope` computes without the channels that
-  // carry eviction logits. The mask is applied after RoPE, since RoPE would bring part of its
-  // partner back into a masked channel.
+  // carry eviction logits. The mask is applied after RoPE, since RoPE rotates pairs of channels and
+  // would bring part of the other channel into a masked one.
   ggml_tensor* TurnQueries(int layer, const CacheAttention& call, ggml_tensor* rope) {
     ggml_tensor* const kept = model_.layers[layer].kept_channels;
     ggml_tensor* const q = rope->src[0];  // [head_dim, query heads, T]

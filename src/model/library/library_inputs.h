@@ -49,7 +49,7 @@ class LibraryInputs final : public GraphInputs {
   LibraryInputs(std::unique_ptr<llm_graph_result> built, Batch batch, ggml_tensor* late_output_rows)
       : built_(std::move(built)), batch_(std::move(batch)), late_output_rows_(late_output_rows) {}
   // Adds the recurrent states of the graph, whose tensors are in `context`. `graph` has the
-  // contexts of the graph's own tensors, some of which are views of the states.
+  // contexts of the graph's own tensors; some of these are views of the states.
   void AddStates(std::unique_ptr<ggml_context, GgmlDeleter> context,
                  std::vector<StateTensor> states, std::array<ggml_context*, 2> graph);
 

@@ -25,7 +25,7 @@ constexpr size_t kStateAlignment = 64;
 }  // namespace
 
 // Returns cells of libllama's cache for the tokens of a batch. There may be more tokens than cells;
-// that does no harm, because graphs are only built and no row is ever written there.
+// that does no harm, because graphs are only built and no row is written there.
 static llama_kv_cache::slot_info_vec_t CellsFor(const llama_ubatch& batch) {
   llama_kv_cache::slot_info cells = {.s0 = 0, .s1 = 0, .strm = {0}, .idxs = {{}}};
   for (uint32_t i = 0; i < batch.n_tokens; ++i) cells.idxs[0].push_back(i % kLibraryCacheRows);
@@ -111,7 +111,8 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
   };
   params.res = built.result.get();
   model->build_graph(params);
-  // Takes the input of a block as the output of the block before, whatever its name.
+  // Uses the input of a block as the output of the block before, since models name that output
+  // differently.
   const std::vector<ggml_tensor*>& inputs = built.result->t_layer_inp;
   for (int layer = 1; layer < static_cast<int>(inputs.size()); ++layer) {
     if (inputs[layer] != nullptr) built.block_outputs[layer - 1] = inputs[layer];

@@ -128,7 +128,7 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
     sizes.weight_bytes += bytes;
     copied.insert(copied.end(), group.begin(), group.end());
   }
-  // Copies in the order of the file, which the prefetching thread reads meanwhile.
+  // Copies in the order of the file, which the prefetching thread reads at the same time.
   std::ranges::sort(copied, std::less<>(),
                     [](const Placed& placed) { return placed.source->data.data(); });
   FillWeights(copied.size(), [&](size_t index) { Fill(copied[index], file); });

@@ -96,8 +96,8 @@ struct DecoderGraph {
   ggml_tensor* logits = nullptr;     // F32 [vocab_size, num_outputs]; null: none are wanted
   ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
   std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
-  // Holds, by layer, what the eviction logits are computed from (c in eviction_marks.h), if asked
-  // for: a number for each of the layer's kv heads and T tokens, marked as an output.
+  // Holds, by layer, the inputs of the eviction logits (c in eviction_marks.h), if asked for: a
+  // number for each of the layer's kv heads and T tokens, marked as an output.
   std::vector<ggml_tensor*> eviction_channels;
   std::unique_ptr<GraphInputs> inputs;
   // Holds tensors of the graph in addition to the caller's context.

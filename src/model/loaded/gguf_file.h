@@ -39,10 +39,10 @@ class GgufFile {
   enum class Need { kRequired, kOptional };
 
   // Opens a file. A model in several parts is opened by the name of its first part,
-  // NAME-00001-of-00003.gguf; metadata is that of the first part, tensors are those of all. Errors,
-  // which name the path: those of MappedFile::Open(); Corrupt (also for parts that do not belong
-  // together); Unsupported (alignment; `path` is another part than the first). ErrorOfLoading()
-  // replaces them if the file changed meanwhile.
+  // NAME-00001-of-00003.gguf; metadata is that of the first part, tensors come from all parts.
+  // Errors, which name the path: those of MappedFile::Open(); Corrupt (also for parts that do not
+  // belong together); Unsupported (alignment; `path` is another part than the first).
+  // ErrorOfLoading() replaces them if the file changed during loading.
   static Result<GgufFile> Open(const std::string& path);
   // Parses a file that is in memory already; `name` is for messages. REQUIRES: the bytes are
   // aligned to 64 and outlive the object.
@@ -88,10 +88,10 @@ class GgufFile {
   void Drop(std::span<const std::byte> range) const;
   // Checks all parts as MappedFile::CheckUnchanged() does.
   [[nodiscard]] Status CheckUnchanged() const;
-  // Returns the reason why loading from this file failed: that the file changed meanwhile, if it
-  // did; otherwise `status`.
+  // Returns the reason why loading from this file failed: that the file changed during loading, if
+  // it did; otherwise `status`.
   [[nodiscard]] Status ErrorOfLoading(const Status& status) const;
-  // Moves the mappings out of the file. The tensors' data stays valid; what was parsed is
+  // Moves the mappings out of the file. The tensors' data stays valid; the parsed metadata is
   // destroyed.
   static std::vector<MappedFile> TakeMappings(GgufFile file) { return std::move(file.mappings_); }
 

@@ -1,9 +1,9 @@
 // Maps a file into memory, read-only. Pages are read when touched and belong to the page cache.
 //
-// Other programs may change the file meanwhile. If they truncate it, or if its disk fails, touching
-// a page raises SIGBUS. A handler, which Open() installs for the process, then replaces the whole
-// mapping by zeros, so that the program continues, and CheckUnchanged() fails from then on. The
-// handler passes a SIGBUS at any other address on to the handler that was installed before.
+// Other programs may change the file while it is mapped. If they truncate it, or if its disk fails,
+// touching a page raises SIGBUS. A handler, which Open() installs for the process, then replaces
+// the whole mapping by zeros, so that the program continues, and CheckUnchanged() fails from then
+// on. The handler passes a SIGBUS at any other address on to the handler that was installed before.
 //
 // Ownership: movable; the mapping ends with the object. Thread safety: immutable after Open().
 #ifndef EBB_MODEL_LOADED_MAPPED_FILE_H_

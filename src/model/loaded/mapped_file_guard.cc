@@ -18,8 +18,8 @@ static_assert(std::atomic<GuardedRange*>::is_always_lock_free);
 std::atomic<GuardedRange*> guarded_ranges{nullptr};
 struct sigaction handler_before = {};
 
-// Replaces the mapping at `address` by zeros. Calls only what a signal handler may call; mmap() is
-// a bare system call.
+// Replaces the mapping at `address` by zeros. Calls only functions that a signal handler may call;
+// mmap() is a bare system call.
 bool ReplaceByZeros(uintptr_t address) {
   for (GuardedRange* range = guarded_ranges.load(); range != nullptr; range = range->next) {
     const uintptr_t begin = range->begin.load();

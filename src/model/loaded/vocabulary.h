@@ -19,7 +19,7 @@ using VocabModel = std::unique_ptr<llama_model, LlamaModelDeleter>;
 // have one of them.
 [[nodiscard]] Status CheckAddedTokens(const llama_model& vocab_model);
 
-// Returns the most bytes that one token stands for; at least 1.
+// Returns the length in bytes of the longest token's text; at least 1.
 [[nodiscard]] size_t LongestTokenBytes(const llama_model& vocab_model);
 
 }  // namespace ebb

@@ -50,7 +50,7 @@ class MappedBuffers {
   std::vector<ggml_backend_buffer_t> buffers_;  // [parts]
 };
 
-// Returns whether the available memory can hold the weights of a file once more.
+// Returns whether the available memory can hold a second copy of a file's weights.
 [[nodiscard]] bool FitsMemory(const GgufFile& file);
 
 }  // namespace ebb

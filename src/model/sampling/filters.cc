@@ -66,7 +66,7 @@ LlamaSamplerPtr MakeSampler(SamplerStage stage, const llama_vocab* vocab,
   return nullptr;
 }
 
-// Returns whether the stage runs. Greedy sampling leaves out the filters that never bar the
+// Returns whether the stage runs. Greedy sampling skips the filters that never remove the
 // likeliest token, unless one that may do so runs: it depends on the candidates that the others
 // leave.
 bool Runs(SamplerStage stage, const SamplingOptions& options) {

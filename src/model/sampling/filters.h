@@ -23,19 +23,18 @@ struct LlamaSamplerDeleter {
 };
 using LlamaSamplerPtr = std::unique_ptr<llama_sampler, LlamaSamplerDeleter>;
 
-// Filters holds the samplers of one sequence, and what they remember of its text. Thread safety:
-// none.
+// Filters holds the samplers of one sequence, and their state of its text. Thread safety: none.
 class Filters {
  public:
   // `context` is the number of tokens that DRY looks back over where the options say -1.
   Filters(const llama_vocab* vocab, const SamplingOptions& options, int context);
-  // Copies the state too, so that the copy goes on as the original would.
+  // Copies the state too, so that the copy continues as the original would.
   Filters(const Filters& other);
   Filters(Filters&&) = default;
   Filters& operator=(const Filters&) = delete;
 
-  // Applies all filters to the candidates and chooses one: array->selected is its index in what is
-  // left. REQUIRES: candidate i is token i, and one of them is possible.
+  // Applies all filters to the candidates and chooses one: array->selected is its index in the
+  // remaining candidates. REQUIRES: candidate i is token i, and one of them is possible.
   void Choose(Position position, llama_token_data_array* array);
   // Appends a token of the answer to the text that penalties and DRY look at.
   void Append(Token token);

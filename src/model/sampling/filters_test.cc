@@ -52,7 +52,7 @@ class FiltersTest : public TinyModelTest {
     }
     return tokens;
   }
-  // Returns what libllama's samplers leave, with ebb's draw behind them.
+  // Returns the tokens that ebb's draw chooses after libllama's samplers.
   static std::vector<Token> DrawBehind(std::vector<llama_sampler*> samplers, uint64_t seed,
                                        int count) {
     std::vector<LlamaSamplerPtr> owned(samplers.begin(), samplers.end());
@@ -90,7 +90,7 @@ TEST_F(FiltersTest, TypicalSigmaAndDynamicTemperatureAreLibllamas) {
   dynamic.dynatemp_exponent = 2;
   EXPECT_EQ(Draw(*Make(dynamic), 60),
             DrawBehind({llama_sampler_init_temp_ext(1.2F, 0.9F, 2)}, 7, 60));
-  // Each of them changes what is drawn.
+  // Each of them changes the drawn tokens.
   EXPECT_NE(Draw(*Make(typical), 60), Draw(*Make(Plain()), 60));
   EXPECT_NE(Draw(*Make(sigma), 60), Draw(*Make(Plain()), 60));
   EXPECT_NE(Draw(*Make(dynamic), 60), Draw(*Make(Plain()), 60));
@@ -107,7 +107,7 @@ TEST_F(FiltersTest, SamplersRunInTheirOwnOrder) {
   EXPECT_EQ(Draw(*Make(own), 60),
             DrawBehind({llama_sampler_init_temp(3), llama_sampler_init_top_p(0.5F, 1)}, 7, 60));
   EXPECT_NE(Draw(*Make(own), 60), Draw(*Make(usual), 60));
-  // Penalties behind a filter lower the candidates that it left.
+  // Penalties after a filter lower the candidates that it left.
   SamplingOptions late = Plain();
   late.top_k = 5;
   late.frequency_penalty = 2;
@@ -117,7 +117,7 @@ TEST_F(FiltersTest, SamplersRunInTheirOwnOrder) {
                         llama_sampler_init_penalties(model_->shape().vocab_size, 64, 1, 2, 0),
                         llama_sampler_init_temp(1)},
                        7, 60));
-  // What is not listed is off.
+  // Samplers that are not listed are off.
   late.samplers = {SamplerStage::kPenalties};
   late.frequency_penalty = 0;
   late.temperature = 9;

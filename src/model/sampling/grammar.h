@@ -1,5 +1,5 @@
-// Holds a grammar that an answer must obey: a matcher, the text ahead of the answer, and the
-// triggers after which a lazy grammar becomes active.
+// Holds a grammar that an answer must obey: a matcher, the text before the answer, and the triggers
+// after which a lazy grammar becomes active.
 #ifndef EBB_MODEL_SAMPLING_GRAMMAR_H_
 #define EBB_MODEL_SAMPLING_GRAMMAR_H_
 
@@ -19,7 +19,7 @@ struct llama_token_data_array;
 
 namespace ebb {
 
-// Grammar constrains an answer. A lazy grammar waits for its triggers; meanwhile it stores only
+// Grammar constrains an answer. A lazy grammar waits for its triggers; until then it stores only
 // tokens that may belong to a trigger, so that a token costs time in proportion to a trigger and
 // not to the answer.
 class Grammar {

@@ -1,4 +1,4 @@
-// Runs a GrammarProgram over an answer and tells which tokens may come next.
+// Runs a GrammarProgram over an answer and finds the tokens that may come next.
 #ifndef EBB_MODEL_SAMPLING_GRAMMAR_MATCHER_H_
 #define EBB_MODEL_SAMPLING_GRAMMAR_MATCHER_H_
 

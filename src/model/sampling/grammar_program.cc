@@ -118,7 +118,7 @@ class GrammarParser {
     return OkStatus();
   }
 
-  // Compiles alternatives: a fork to each of them, and a jump from each to behind the last one.
+  // Compiles alternatives: a fork to each of them, and a jump from each to the end of the last one.
   Result<Code> ParseAlternatives(size_t depth) {
     std::vector<Code> all;
     EBB_ASSIGN_OR_RETURN(all.emplace_back(), ParseSequence(depth));

@@ -31,7 +31,7 @@ struct GrammarInstruction {
   uint32_t value = 0;  // the place of an instruction, a code point, an index in `sets` or a token
 };
 
-// GrammarProgram is the code of a grammar. Instruction 0 is a kEnd that stands for the ends of all
+// GrammarProgram is the code of a grammar. Instruction 0 is a kEnd that represents the ends of all
 // rules.
 struct GrammarProgram {
   std::vector<GrammarInstruction> code;
@@ -52,8 +52,8 @@ using FindGrammarToken = std::function<Result<Token>(std::string_view name)>;
 
 // Parses GBNF, in time and memory linear in the text and in the total size of its repetitions.
 // Errors: InvalidArgument, with the line: a syntax error; missing rules; more than a megabyte, a
-// million instructions, 200 nested brackets, or 2,000 repetitions. As in llama.cpp, a repetition
-// with an upper limit above 2,000 has no limit.
+// million instructions, 200 nested brackets, or 2,000 repetitions. Like llama.cpp, treats an upper
+// limit above 2,000 as no limit.
 [[nodiscard]] Result<GrammarProgram> ParseGrammar(std::string_view grammar,
                                                   const FindGrammarToken& find_token);
 

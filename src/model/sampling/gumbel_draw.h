@@ -1,7 +1,7 @@
 // Draws a token from the softmax over the candidates, as the last link of a sampler chain: the
 // token with the largest logit + Gumbel noise. The noise is a function of seed, position and token
 // alone (common random numbers), so that two chains with nearly the same logits at a position draw
-// the same token there, however often and in whatever order they draw.
+// the same token there, in any order and any number of times.
 #ifndef EBB_MODEL_SAMPLING_GUMBEL_DRAW_H_
 #define EBB_MODEL_SAMPLING_GUMBEL_DRAW_H_
 
@@ -22,7 +22,7 @@ void SetDrawPosition(llama_sampler* draw, Position position);
 [[nodiscard]] double DrawMargin(const llama_sampler* draw);
 // Returns a hash of the arguments that is uniform in (0, 1).
 [[nodiscard]] double UniformNoise(uint64_t seed, Position position, Token token);
-// kNoToken stands for a random number of a position that belongs to no token.
+// kNoToken selects a random number of a position that belongs to no token.
 inline constexpr Token kNoToken = -1;
 // Returns -log(-log(u)), with u = UniformNoise().
 [[nodiscard]] double GumbelNoise(uint64_t seed, Position position, Token token);

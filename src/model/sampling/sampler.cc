@@ -90,7 +90,7 @@ struct Sampler::Impl {
   bool has_open = false;                     // some of `seen` is kOpen
   std::unique_ptr<Grammar> open_grammar;     // of has_open; see OpenGrammar()
   std::vector<llama_token_data> candidates;  // [vocab_size]
-  llama_token_data_array drawn = {};         // what the filters left of them for the last draw
+  llama_token_data_array drawn = {};         // candidates left by the filters in the last draw
 
   // Returns all tokens as candidates. A logit that is not finite becomes one that never wins, since
   // comparing NaN would break samplers that sort.
@@ -352,7 +352,7 @@ Status Sampler::LoadState(StateReader* from) {
   if (mirostat.size() > 1 || (mirostat.size() == 1 && !std::isfinite(mirostat.front()))) {
     from->Fail("mirostat with no number, or several");
   }
-  if (seen.size() != tokens.size()) from->Fail("a sampler with tokens that nobody saw");
+  if (seen.size() != tokens.size()) from->Fail("a sampler with unknown tokens");
   for (size_t i = 0; i < seen.size() && from->ok(); ++i) {
     if (seen[i] > static_cast<uint8_t>(Seen::kOpen))
       from->Fail("an unknown kind of token in the history");

@@ -1,5 +1,5 @@
-// A sampler that rests in a file goes on with the numbers, the repetitions and the grammar that it
-// had.
+// A sampler that was saved to a file continues with the numbers, the repetitions and the grammar
+// that it had.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -103,7 +103,7 @@ class ThreadSets {
   void Call(const Thread& thread);
   void Return(uint32_t calls);
   void StoreNewCalls(std::span<const Thread> threads);
-  // Appends the new calls on which `root` depends to `order`, each behind the calls on which it
+  // Appends the new calls on which `root` depends to `order`, each after the calls on which it
   // depends. Returns whether some depend on each other.
   bool OrderNewCalls(uint32_t root, std::vector<uint32_t>* order);
   [[nodiscard]] Thread WithStoredCalls(Thread thread) const;

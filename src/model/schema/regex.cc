@@ -252,8 +252,8 @@ class RegexParser {
     return at_ == begin ? std::nullopt : std::optional(value);
   }
 
-  // Parses a repetition such as "{2,5}". Returns false if the text is no repetition; the brace then
-  // stands for itself.
+  // Parses a repetition such as "{2,5}". Returns false if the text is no repetition; the brace is
+  // then a character.
   bool ParseBraces(size_t* least, size_t* most) {
     const size_t begin = at_;
     if (!Take(U"{")) return false;
@@ -299,7 +299,7 @@ bool HasAnchor(const RegexNode& node) {
   return std::ranges::any_of(node.parts, HasAnchor);
 }
 
-// Edge puts `filler` at an edge of an expression wherever no anchor stands there.
+// Edge puts `filler` at each edge of an expression that has no anchor.
 class Edge {
  public:
   Edge(RegexNode::Kind anchor, RegexNode filler) : anchor_(anchor), filler_(std::move(filler)) {}

@@ -50,8 +50,8 @@ enum class RegexMatch {
 // inline flags, Unicode properties, anchors inside; a pattern that is too long or too deep.
 [[nodiscard]] Result<RegexNode> ParseRegex(std::string_view pattern, RegexMatch match);
 
-// Returns whether all of `text` (UTF-8) matches; nullopt: the check needs more than `*work` steps,
-// of some tens of nanoseconds each. Subtracts the steps from `*work`.
+// Returns whether all of `text` (UTF-8) matches; nullopt: the check needs more than `*work` steps;
+// a step takes some tens of nanoseconds. Subtracts the steps from `*work`.
 [[nodiscard]] std::optional<bool> MatchesWhole(const RegexNode& node, std::string_view text,
                                                size_t* work);
 

@@ -31,7 +31,8 @@ RegexNode UpTo(const RegexNode& part, size_t most) {
   if (most <= kMostTimes) return Repeated(part, 0, most);
   const size_t whole = most / kMostTimes, rest = most % kMostTimes;
   const RegexNode block = Repeated(part, kMostTimes, kMostTimes);
-  // Splits so that at each point at most one block is open, besides what ends between blocks.
+  // Splits so that at each point at most one block is open, in addition to expressions that end
+  // between blocks.
   return Choice(
       {Sequence({Bounded(Repeated(block, 0, whole - 1)), Repeated(part, 0, kMostTimes - 1)}),
        Sequence({Bounded(Repeated(block, whole, whole)), Repeated(part, 0, rest)})});

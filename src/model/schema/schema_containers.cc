@@ -25,7 +25,7 @@ bool MatchesAll(std::string_view pattern) {
   return false;
 }
 
-// Returns whether a name can stand in a class of characters, into which the converter copies it
+// Returns whether a name can be part of a class of characters, into which the converter copies it
 // unescaped.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "*" && std::ranges::all_of(name, [](char c) {
@@ -154,7 +154,8 @@ std::optional<SchemaJson> SchemaRewriter::Object(const SchemaCase& one,
       object.members, [](const auto& member) { return IsPlainName(member.first); });
   const bool hides = object.members.size() < object.names.size();
   if (object.additional.has_value() && !object.members.empty() && (!is_plain || hides)) {
-    // A grammar could not tell names of further members from these, so they are left out.
+    // A grammar could not distinguish the names of further members from these, so further members
+    // are left out.
     if (use_ == SchemaUse::kTool) {
       Refuse(*one.nodes.front(), "", "");
       return SchemaJson{{"type", "object"}};

@@ -169,7 +169,7 @@ bool SchemaRewriter::MakeDisjoint(const SchemaJson& other, SchemaCase* one) {
     return true;
   }
   if (use_ == SchemaUse::kTool) return false;
-  // Requires a member whose value tells the schemas apart, so that they exclude each other.
+  // Requires a member whose value distinguishes the schemas, so that they exclude each other.
   for (const auto& [name, part] : named.items()) {
     const SchemaJson needed = {{"required", SchemaJson::array({name})}};
     if (!admits_nothing(needed)) continue;

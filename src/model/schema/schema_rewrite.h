@@ -1,7 +1,7 @@
 // Rewrites JSON schemas for the converter of llama.cpp's common library, which reads some schemas
 // wrongly: it lets one of `allOf`, `anyOf`, `$ref` and the keywords next to them win, misreads
-// counts beyond 31 bits, and ignores what it does not know. A rewritten schema uses only the few
-// forms that the converter compiles exactly.
+// counts beyond 31 bits, and ignores unknown keywords. A rewritten schema uses only the few forms
+// that the converter compiles exactly.
 #ifndef EBB_MODEL_SCHEMA_SCHEMA_REWRITE_H_
 #define EBB_MODEL_SCHEMA_SCHEMA_REWRITE_H_
 
@@ -24,8 +24,8 @@ enum class SchemaUse {
   kTool,
 };
 
-// BoundedNumbers stands for numbers within bounds, which the converter does not know: in the
-// schema, the constant stand_in takes their place.
+// BoundedNumbers describes numbers within bounds, which the converter does not know: in the schema,
+// the constant stand_in replaces them.
 struct BoundedNumbers {
   std::string stand_in;  // "-7000000000000000001"
   std::string rule;      // the name of the rule of their texts

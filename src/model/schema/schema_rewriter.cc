@@ -16,8 +16,8 @@ constexpr size_t kMostBytes = size_t{1} << 20;
 constexpr size_t kMostWrittenBytes = size_t{4} << 20;
 constexpr size_t kMostDepth = 100;
 constexpr size_t kMostNameBytes = 1024;
-// kSmallParts is the size up to which a schema is written out wherever it occurs, instead of
-// becoming a definition.
+// kSmallParts is the size up to which a schema is written out at each use, instead of becoming a
+// definition.
 constexpr size_t kSmallParts = 12;
 
 size_t PartsOf(const SchemaJson& schema, size_t most) {

@@ -315,7 +315,7 @@ std::optional<SchemaJson> SchemaRewriter::Number(const SchemaCase& one) {
   return only_asks_ ? SchemaJson{{"type", "number"}} : StandIn(*numbers);
 }
 
-// Returns a constant that stands for these numbers in the schema.
+// Returns a constant that replaces these numbers in the schema.
 SchemaJson SchemaRewriter::StandIn(const RegexNode& numbers) {
   const std::string rule = fmt::format("number-{}-{}", name_, numbers_.size());
   int64_t value = 0;

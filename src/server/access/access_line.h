@@ -1,4 +1,4 @@
-// AccessLine collects what the access log writes about one request. Its destructor writes the line:
+// AccessLine collects the access log's data about one request. Its destructor writes the line:
 // after the connection has sent the answer, or after the engine's job has ended, which is later if
 // the client disconnects.
 //

@@ -1,8 +1,8 @@
 // AccessLog writes one line for each request, to stderr or to a file.
 //
-// A line is `name=value` pairs or a JSON object. It is printable ASCII whatever the request
-// contains, so that a client can neither forge a line nor control a terminal. It contains no key
-// and no text of prompts or answers.
+// A line is `name=value` pairs or a JSON object. It is printable ASCII even if the request contains
+// other characters, so that a client can neither forge a line nor control a terminal. It contains
+// no key and no text of prompts or answers.
 //
 // A separate thread writes, so that a slow disk or a pipe that no process reads delays no request.
 // The log drops and counts lines while 4 MiB of lines wait and while the disk is full. It opens the

@@ -14,7 +14,7 @@ namespace ebb::server {
 
 enum class AccessLogFormat { kText, kJson };
 
-// AccessUsage sums up what the engine computed for all choices of a request.
+// AccessUsage sums up the engine's work for all choices of a request.
 struct AccessUsage {
   int64_t prompt_tokens = 0;  // each prompt counts once
   int64_t cached_tokens = 0;  // prompt tokens found by prefix caching
@@ -22,8 +22,8 @@ struct AccessUsage {
   int64_t thought_tokens = 0;  // generated tokens that are thoughts
   int64_t num_parks = 0;
   std::string finish = {};         // finish reasons, each once, such as "length,stop"
-  double queue_seconds = 0;        // of the choice that waited least
-  double first_token_seconds = 0;  // of the fastest choice; 0: no token
+  double queue_seconds = 0;        // wait of the choice that waited least
+  double first_token_seconds = 0;  // time of the fastest choice; 0: no token
 
   // Adds the numbers of one choice. `is_first`: it is the first choice of its prompt, so that the
   // prompt's tokens are counted.
@@ -40,8 +40,8 @@ struct AccessRecord {
   int status = 0;  // 499: disconnected before the answer began
   std::optional<AccessUsage> usage = {};
   double total_seconds = 0;     // until the answer was sent or the client left
-  uint64_t request_bytes = 0;   // of the request's body
-  uint64_t response_bytes = 0;  // of the answer with its header
+  uint64_t request_bytes = 0;   // size of the request's body
+  uint64_t response_bytes = 0;  // size of the answer with its header
   bool is_complete = false;
   std::string error = {};  // code and detail, which the client does not get
   std::string traceparent = {};

@@ -34,11 +34,11 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 class Gate {
  public:
   // Makes a gate without keys. `cors_origins`: origins from which web pages may send requests, as
-  // browsers write them. "localhost" stands for origins of this machine at any port, "*" for all
-  // origins. `run_id`: a number of this run of the server, so that request ids differ from run to
-  // run. `hosts`: while the server has no keys, a request's Host must be localhost, an address or
-  // one of these names; nullopt allows any name. Without this check, a web page could direct a name
-  // of its own to this server by DNS (DNS rebinding), and would count as the same origin.
+  // browsers write them. "localhost" allows origins of this machine at any port, "*" all origins.
+  // `run_id`: a number of this run of the server, so that request ids differ from run to run.
+  // `hosts`: while the server has no keys, a request's Host must be localhost, an address or one of
+  // these names; nullopt allows any name. Without this check, a web page could direct its own name
+  // to this server by DNS (DNS rebinding), and browsers would treat both as the same origin.
   Gate(std::vector<std::string> cors_origins, uint64_t run_id,
        std::optional<std::vector<std::string>> hosts = std::nullopt)
       : cors_origins_(std::move(cors_origins)), run_id_(run_id), hosts_(std::move(hosts)) {}

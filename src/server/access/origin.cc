@@ -66,7 +66,7 @@ std::string_view FaultOfHost(std::string_view text) {
     if (!text.ends_with(']')) return kNoHost;
     return FaultOfAddress(text.substr(1, text.size() - 2));
   }
-  if (text.ends_with('.')) text.remove_suffix(1);  // a last dot stands for the DNS root
+  if (text.ends_with('.')) text.remove_suffix(1);  // a last dot denotes the DNS root
   if (text.empty() || !ConsistsOf(text, ".-_")) return kNoHost;
   constexpr size_t kMostOfLabel = 63, kMost = 253;
   if (text.size() > kMost) return "the name of the host is longer than 253 letters";

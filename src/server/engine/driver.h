@@ -65,7 +65,7 @@ class Driver {
   // has no session yet or has ended.
   void Trace(JobId id, std::function<void(std::optional<TokenFates>)> tell);
   // Calls `tell` with the places of a token of the job's session, or of the session that the job
-  // left (JobEnd::resting), on the engine's thread; with nothing if there is none in memory.
+  // left (JobEnd::resting), on the engine's thread; with nullopt if no such session is in memory.
   void Explain(JobId id, Position position, std::function<void(std::optional<TokenReasons>)> tell);
   // Ends all jobs with kCancelled, and returns when all updates have been sent. REQUIRES: not
   // called from `tell`.

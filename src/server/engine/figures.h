@@ -40,8 +40,8 @@ inline void Blend(double value, double* mean) {
   *mean = *mean == 0 ? value : 0.9 * *mean + 0.1 * value;
 }
 
-// Adds what a session has read selectively between its reports `before` and `now` to `sum`. If it
-// read anything, the means of the unread mass in `sum` become those of `now`.
+// Adds the selective reads of a session between its reports `before` and `now` to `sum`. If it read
+// anything, the means of the unread mass in `sum` become those of `now`.
 inline void AddSince(const SelectionAccounting& before, const SelectionAccounting& now,
                      SelectionAccounting* sum) {
   sum->rows_read += now.rows_read - before.rows_read;

@@ -1,5 +1,5 @@
-// Job is a request as the engine's thread gets it: tokens instead of text. JobUpdate is what the
-// engine's thread sends back: text and events. Neither contains JSON or connections.
+// Job is a request as the engine's thread gets it: tokens instead of text. JobUpdate is the answer
+// of the engine's thread: text and events. Neither contains JSON or connections.
 #ifndef EBB_SERVER_ENGINE_JOB_H_
 #define EBB_SERVER_ENGINE_JOB_H_
 
@@ -106,7 +106,7 @@ struct JobEnd {
   std::optional<SessionEnd> session = {};
 };
 
-// JobUpdate says what has changed in a job since its last update.
+// JobUpdate holds the changes of a job since its last update.
 struct JobUpdate {
   JobId id = 0;
   bool accepted = false;  // the job is in the queue

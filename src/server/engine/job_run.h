@@ -2,7 +2,7 @@
 // makes the updates for the client. It knows no other job.
 //
 // A decoding job has a pending token, which the client has received but the session has not
-// appended. The job's next step appends this token first, however often steps are refused because
+// appended. The job's next step appends this token first, even if steps were refused before because
 // memory is full.
 //
 // Thread safety: used only on the engine's thread.

@@ -6,8 +6,8 @@ namespace ebb::server {
 namespace {
 
 constexpr size_t kStripParts = 160;
-// kStripTokens is how many tokens a strip samples, however long the text is, because looking at all
-// tokens takes a pass over the ledger.
+// kStripTokens is the number of tokens that a strip samples of a text of any length, because
+// reading all tokens takes a pass over the ledger.
 constexpr size_t kStripTokens = 2 * kStripParts;
 
 // Returns the tiers of up to `most` evenly spaced tokens, one character each.

@@ -16,7 +16,7 @@
 
 namespace ebb::server {
 
-// JobProgress counts what a job has generated so far.
+// JobProgress counts the tokens that a job has generated so far.
 struct JobProgress {
   size_t generated_tokens = 0;
   size_t thought_tokens = 0;  // up to the last token that added thought text
@@ -79,9 +79,9 @@ struct TokenFates {
 [[nodiscard]] TokenFates FatesOf(JobId id, const JobProgress& progress, size_t prompt_tokens,
                                  const Session& session);
 
-// TokenReasons says where the rows of one token lie, and why.
+// TokenReasons names the tiers of one token's rows, and the rules that selected them.
 struct TokenReasons {
-  size_t num_tokens = 0;     // of the sequence
+  size_t num_tokens = 0;     // tokens of the sequence
   int groups_per_layer = 0;  // 0: one group is all layers
   std::vector<Explanation> groups;
 };

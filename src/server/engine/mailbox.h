@@ -45,7 +45,7 @@ struct ExplainToken {
   Position position = 0;
   std::function<void(std::optional<TokenReasons>)> tell;
 };
-// PromptLookedUp says what the PrefixStore found for a job's prompt.
+// PromptLookedUp holds the entry that the PrefixStore found for a job's prompt.
 struct PromptLookedUp {
   JobId id = 0;
   std::string key;

@@ -31,7 +31,7 @@ namespace ebb::server {
 // kTouchEveryMs is the least time between two writes of an entry's last use to the store.
 inline constexpr int64_t kTouchEveryMs = 60'000;
 
-// IndexedPrefix is what the index knows about an entry.
+// IndexedPrefix is an entry of the index.
 struct IndexedPrefix {
   StoredPrefix prefix;
   uint64_t bytes = 0;

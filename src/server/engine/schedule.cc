@@ -22,7 +22,7 @@ constexpr double kGrowth = 1.0 / 4;
 // kManyParks is the number of parkings after which a request is parked only if no other one can be.
 constexpr int kManyParks = 3;
 
-// Entry is a job and what the plan does with it.
+// Entry is a job and its state in the plan.
 struct Entry {
   const JobState* job = nullptr;
   Phase phase = Phase::kWaiting;
@@ -78,7 +78,7 @@ class Planner {
   }
 
  private:
-  // Returns what the job lacks that starts or resumes next.
+  // Returns the resource that the next job to start or resume waits for.
   [[nodiscard]] Wait WaitOfNext(const Entry& entry) const {
     const MachineState& machine = state_.machine;
     const JobState& job = *entry.job;
@@ -294,7 +294,7 @@ class Planner {
     }
   }
 
-  // Sets the share of all jobs to the largest one that fits into T0 beside the least parts.
+  // Sets the share of all jobs to the largest one that fits into T0 together with the least parts.
   void SetShares() {
     if (state_.machine.t0_bytes == kNoCap) return;
     uint64_t least = 0, elastic = 0;

@@ -9,12 +9,13 @@
 // are read in the same order.
 //
 // Urgency: among running requests, a lower `priority` is more urgent, and among equals the one that
-// arrived first. When memory is short, the least urgent request is parked first, whoever owns it.
+// arrived first. When memory is short, the least urgent request is parked first, regardless of its
+// owner.
 //
 // Memory: a request's part of T0 consists of a least part (its prompt, its window, the tokens until
 // the policy's next decision) and an elastic part, whose rows T1 holds as well. All elastic parts
-// shrink by the same factor before any request is parked. Only T0's share changes, so that no bit
-// of any answer does.
+// shrink by the same factor before any request is parked. Only T0's share changes, which changes no
+// bit of an answer.
 #ifndef EBB_SERVER_ENGINE_SCHEDULE_H_
 #define EBB_SERVER_ENGINE_SCHEDULE_H_
 
@@ -64,8 +65,8 @@ struct JobState {
   int num_parks = 0;
 
   // Count bytes of T0. `start_bytes`: needed to start. `least_bytes`: needed while the request
-  // runs. `held_bytes`: the pages that it has in T0 and T1 together, plus what it may add in the
-  // next steps.
+  // runs. `held_bytes`: the pages that it has in T0 and T1 together, plus the pages that it may add
+  // in the next steps.
   uint64_t start_bytes = 0;
   uint64_t least_bytes = 0;
   uint64_t held_bytes = 0;
@@ -122,7 +123,7 @@ struct Plan {
   // List what to do, in this order.
   std::vector<End> ends;
   std::vector<JobId> parks;
-  std::vector<Share> shares;  // those that shrink; larger ones are set after `starts`
+  std::vector<Share> shares;  // only shares that shrink; larger ones are set after `starts`
   std::vector<JobId> resumes;
   std::vector<JobId> starts;
   std::vector<Share> grown_shares;
@@ -151,7 +152,7 @@ struct Plan {
 enum class WaitCause {
   kTurn,     // another job comes first
   kRunning,  // as many jobs run as may
-  kT0,       // T0 lacks room; the next two likewise
+  kT0,       // T0 lacks room; the next two: T1, T2
   kT1,
   kT2,
   kStoredPrompt,  // its prompt is looked up in the store

@@ -3,8 +3,7 @@
 namespace ebb::server {
 namespace {
 
-// Returns whether a cap in ArenaStats limits anything: 0, or more than any memory, stands for no
-// cap.
+// Returns whether a cap in ArenaStats limits anything: 0, or more than any memory, means no cap.
 bool IsCap(size_t cap_bytes) { return cap_bytes > 0 && cap_bytes < size_t{1} << 62; }
 
 int ContextOf(const Engine& engine, const SessionOptions& session) {
@@ -129,8 +128,8 @@ State SessionPool::Look() const {
     if (!IsCapped() || caps_t2_too_ || run->session() == nullptr) continue;
     job.held_bytes = run->session()->page_bytes(Tier::kT0) + run->session()->page_bytes(Tier::kT1) +
                      2 * page_bytes_;
-    // A job that was never parked is counted with what it holds, and may grow to its least part.
-    // One that was parked is counted with its whole least part, so that it is not parked again
+    // A job that was never parked counts with the memory that it holds, and may grow to its least
+    // part. A job that was parked counts with its whole least part, so that it is not parked again
     // right after it has resumed.
     const bool grows = job.is_elastic && job.num_parks == 0;
     if (grows)

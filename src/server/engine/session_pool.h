@@ -56,7 +56,7 @@ class SessionPool {
   // Drops all cached prompts and turns prefix caching off.
   void DropPrefixes() { prefixes_ = PrefixCache(0); }
 
-  // Returns what the schedule plans by: the state of the machine, and the jobs in order of arrival
+  // Returns the input of the schedule: the state of the machine, and the jobs in order of arrival
   // with the memory that they hold.
   [[nodiscard]] State Look() const;
   // Updates the figures' counts of rows and bytes, of all sessions and cached prompts, if the last

@@ -1,6 +1,6 @@
-// SessionRecord is what a server stores of a session besides its rows: the messages of both sides,
-// the newest answer so far, and the state from which the next request continues. Its functions are
-// pure. docs/user/serve.md explains the rules to authors of clients.
+// SessionRecord is the part of a session that a server stores in addition to its rows: the messages
+// of both sides, the newest answer so far, and the state from which the next request continues. Its
+// functions are pure. docs/user/serve.md explains the rules to authors of clients.
 //
 // The session's tokens are authoritative: the server never reads a message into the session twice;
 // it only compares earlier messages with those that a client sends.

@@ -1,5 +1,5 @@
-// SessionWork describes what a job does with a stored session. SessionEnd and SavedSession are what
-// the engine reports about it.
+// SessionWork describes a job's work on a stored session. SessionEnd and SavedSession are the
+// engine's reports about it.
 #ifndef EBB_SERVER_ENGINE_SESSION_WORK_H_
 #define EBB_SERVER_ENGINE_SESSION_WORK_H_
 
@@ -30,7 +30,7 @@ struct SessionWork {
   SessionRecord record = {};               // includes the turn that this job answers
   std::shared_ptr<const ChatPrompt> prompt = {};
   uint64_t call_seed = 0;    // CallIdSeed() of the messages
-  std::string folder = {};   // where session files are written
+  std::string folder = {};   // folder of session files
   int checkpoint_every = 0;  // answer tokens between saves; 0: save only at the end
 };
 

@@ -32,7 +32,7 @@ class StoredPrompts {
   // must not start until the answer arrives or a time limit has passed.
   void LookUp(JobRun* run);
   // Handles the store's answer to a job's lookup: keeps the fetched prompt in the prefix cache. The
-  // job may have ended meanwhile.
+  // job may have ended by then.
   void Take(const PromptLookedUp& answer);
   // Must be called when a job starts. A lookup that is still running counts as a failure of the
   // store, which is then not used for a while.

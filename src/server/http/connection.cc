@@ -326,7 +326,7 @@ void Connection::Stream(HttpAnswer answer, std::function<std::string()> take) {
   Write(Head(answer, framing));
 }
 
-// Sends what the stream's source has collected, if no write is under way.
+// Sends the data that the stream's source has collected, if no write is under way.
 void Connection::Pump() {
   if (!is_stream_ || writing_ || state_ != State::kAnswering) return;
   std::string text = take_();

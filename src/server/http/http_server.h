@@ -22,8 +22,8 @@
 
 namespace ebb::server {
 
-// HttpLimits holds a server's limits: sizes in bytes, times in seconds. A number behind a member is
-// the HTTP status with which the server refuses a request beyond the limit.
+// HttpLimits holds a server's limits: sizes in bytes, times in seconds. The number in a member's
+// comment is the HTTP status with which the server refuses a request beyond the limit.
 struct HttpLimits {
   uint32_t header_bytes = 16 << 10;  // 431
   uint64_t body_bytes = 8 << 20;     // 413
@@ -144,8 +144,8 @@ class HttpServer {
   // one); connections wait until Serve(). Errors: those of Listener::Open().
   static Result<std::unique_ptr<HttpServer>> Listen(const std::string& host, uint16_t port,
                                                     const HttpLimits& limits, Handler handler);
-  // Serves on `sockets`, listening descriptors, which the server closes at the end. Errors: those
-  // of Listener::Adopt().
+  // Serves on `sockets`, listening descriptors, which the server closes at the end. Errors: the
+  // errors of Listener::Adopt().
   static Result<std::unique_ptr<HttpServer>> Adopt(const std::vector<int>& sockets,
                                                    const HttpLimits& limits, Handler handler);
   // Starts the server's thread. REQUIRES: called at most once.

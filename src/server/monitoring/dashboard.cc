@@ -31,7 +31,8 @@ std::string_view PhaseName(Phase phase) {
   return "parked";
 }
 
-// Returns what a job waits for: {"cause": "t0", "bytes": 3145728}; null: it does not wait.
+// Returns the resource that a job waits for: {"cause": "t0", "bytes": 3145728}; null: it does not
+// wait.
 Json WaitJson(const std::optional<Wait>& wait) {
   if (!wait.has_value()) return nullptr;
   switch (wait->cause) {

@@ -25,15 +25,15 @@
 
 namespace ebb::server {
 
-// DashboardSetting says what the dashboard may show, and describes the server.
+// DashboardSetting limits the data that the dashboard shows, and describes the server.
 struct DashboardSetting {
   DashboardMode mode = DashboardMode::kFigures;
   std::string model_id;
   double max_stall_seconds = 0;
 };
 
-// DashboardSource has the functions that get the dashboard's data. They call `tell` with it on the
-// thread of connections, later or never.
+// DashboardSource has the functions that get the dashboard's data. They call `tell` with the data
+// on the thread of connections, later or never.
 struct DashboardSource {
   std::function<void(std::function<void(Snapshot)> tell)> look;
   std::function<void(JobId, std::function<void(std::optional<TokenFates>)> tell)> trace;

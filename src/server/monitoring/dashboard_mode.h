@@ -5,7 +5,8 @@
 
 namespace ebb::server {
 
-// DashboardMode selects what the dashboard and its endpoints show to every client that can connect.
+// DashboardMode selects the data that the dashboard and its endpoints show to every client that can
+// connect.
 enum class DashboardMode : uint8_t {
   kOff,
   kFigures,  // memory, requests and tiers of their tokens; no text

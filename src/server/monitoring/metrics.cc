@@ -136,7 +136,7 @@ void AddLlamaCpp(const Figures& figures, Writer* writer) {
   counter("prompt_seconds_total", "Time until the first token of requests that are over.",
           figures.prompt_seconds);
   counter("tokens_predicted_total", "ebb_generated_tokens_total", figures.generated_tokens);
-  counter("tokens_predicted_seconds_total", "Time behind the first token of such requests.",
+  counter("tokens_predicted_seconds_total", "Time after the first token of such requests.",
           figures.decode_seconds);
   counter("n_decode_total", "ebb_steps_total", figures.steps);
   counter("n_tokens_max", "Most tokens of a prompt and its answer.", figures.most_tokens);
@@ -146,7 +146,7 @@ void AddLlamaCpp(const Figures& figures, Writer* writer) {
   counter("spec_decode_num_drafts_total", "ebb does not count drafts.", 0);
   gauge("prompt_tokens_seconds", "Tokens of prompts per second.",
         PerUnit(static_cast<double>(figures.prompt_tokens), figures.prompt_seconds));
-  gauge("predicted_tokens_seconds", "Tokens behind the first one per second.",
+  gauge("predicted_tokens_seconds", "Tokens after the first one per second.",
         PerUnit(static_cast<double>(figures.decoded_tokens), figures.decode_seconds));
   gauge("requests_processing", "ebb_requests_running", figures.reading + figures.decoding);
   gauge("requests_deferred", "ebb_requests_waiting and ebb_requests_parked",

@@ -88,7 +88,7 @@ class SessionKeeper {
   // Ends a use for which no job was begun.
   void Leave(const std::shared_ptr<SessionUse>& use);
   // Begins the use's job: fills in `work` for the driver. All updates of the job must then be
-  // passed to Take(). Returns false if the lease was lost meanwhile; the caller must then cancel
+  // passed to Take(). Returns false if the lease was lost since then; the caller must then cancel
   // the job as soon as the driver has it.
   [[nodiscard]] bool Begin(const std::shared_ptr<SessionUse>& use, JobId job, SessionWork* work);
   // Handles the saved session and the end of the job, and removes them from `update`;
@@ -105,7 +105,7 @@ class SessionKeeper {
   void Delete(const store::SessionName& name, Answered then);
   void Fork(const store::SessionName& from, const std::string& to, Answered then);
   void Park(const store::SessionName& name, Answered then);
-  // Answers why the token at `position` lies where it does, while a request uses the session or the
+  // Answers why the token at `position` is in its tier, while a request uses the session or the
   // session rests in memory.
   void Explain(const store::SessionName& name, Position position, Answered then);
 

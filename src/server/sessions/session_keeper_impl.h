@@ -47,7 +47,7 @@ struct HeldSession {
 };
 using Holding = std::shared_ptr<HeldSession>;
 
-// RestingCopy is a saved session of which the driver's memory has a copy.
+// RestingCopy describes the copy of a saved session in the driver's memory.
 struct RestingCopy {
   uint64_t number = 0;
   std::string generation;

@@ -182,7 +182,7 @@ void SessionKeeper::Delete(const SessionName& name, Answered then) {
   }
   if (holding != nullptr) {
     // The session has unsaved changes, so that this server has its lease. `is_writing` keeps
-    // requests from using the session meanwhile.
+    // requests from using the session until it is written.
     holding->is_writing = true;
     const auto remove = [impl, holding, name] {
       return DeleteIn(*impl->store, name, holding->use->lease);

@@ -15,8 +15,8 @@
 namespace ebb::server {
 namespace {
 
-// Returns a text that stands for an answer while the template formats the conversation. It is
-// random, so that no client's message can contain it; the tokenizer never sees it.
+// Returns a text that replaces an answer while the template formats the conversation. It is random,
+// so that no client's message can contain it; the tokenizer never sees it.
 std::string NewAnswerMark() {
   return fmt::format("[[ebb-answer-{:016x}{:016x}]]", store::RandomNumber(), store::RandomNumber());
 }

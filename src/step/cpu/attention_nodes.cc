@@ -387,7 +387,7 @@ void AttentionOp::ListSelected(const Layer& layer, const SequenceStep& sequence,
     const int share = num_parts - 1 - part;
     const size_t begin = selected.rows.size() * share / num_parts;
     const size_t end = selected.rows.size() * (share + 1) / num_parts;
-    size_t at = 0;  // where the next range's numbers go
+    size_t at = 0;  // index of the next range's numbers
     for (const RowRange& range : selected.ranges) {
       const size_t from = std::max(begin, at), to = std::min(end, at + range.end - range.begin);
       if (from < to) {

@@ -124,7 +124,7 @@ class AttentionOp final : public AttentionBuilder {
   struct Layer {
     AttentionOp* op = nullptr;
     int attention = 0;  // number of the attention in graph order
-    int index = 0;      // of the layer whose rows it reads
+    int index = 0;      // index of the layer whose rows it reads
     int kv_heads = 0;
     ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *k_before_rope = nullptr;
     ggml_tensor* sinks = nullptr;

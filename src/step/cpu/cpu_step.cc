@@ -15,8 +15,8 @@ namespace ebb {
 namespace {
 
 // kMaxGraphsOfOne bounds the kept graphs of steps of one sequence, about 1 MB each: one to decode,
-// and one to verify drafts or to read a prompt. Building a graph again costs little beside a step
-// of several tokens.
+// and one to verify drafts or to read a prompt. Building a graph again costs little compared with a
+// step of several tokens.
 constexpr size_t kMaxGraphsOfOne = 2;
 // kMaxGraphsOfSeveral bounds the kept graphs of steps of several sequences. There are more of them,
 // because batches change their size with every step.

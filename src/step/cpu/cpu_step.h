@@ -95,8 +95,8 @@ class CpuStep final : public StepBackend {
   DeferredLogits later_;
   hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // a step's states, side by side
   size_t state_batch_bytes_ = 0;
-  std::vector<std::byte*> states_;        // of the sequences of the step
-  std::vector<StagedStep> staged_steps_;  // of the sequences of the step
+  std::vector<std::byte*> states_;        // one for each sequence of the step
+  std::vector<StagedStep> staged_steps_;  // one for each sequence of the step
   const ggml_tensor* logits_ = nullptr;   // the logits computed last
 };
 

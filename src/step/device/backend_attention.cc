@@ -99,7 +99,7 @@ ggml_tensor* BackendAttention::Attend(ggml_context* ctx, ggml_cgraph* graph,
         ctx, tensors_->new_rows, heads * num_tokens,
         FirstHead(layer) * num_tokens * sizeof(int32_t) + follower * tensors_->new_rows->nb[1]);
   };
-  // A row's value lies a fixed number of rows behind its key, so that the same list finds it, or is
+  // A row's value is a fixed number of rows after its key, so that the same list finds it, or is
   // part of the key.
   const bool has_values = model_.hparams.has_values;
   ggml_tensor* value_rows =

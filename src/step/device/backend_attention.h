@@ -1,6 +1,6 @@
 // BackendAttention adds the attention nodes to a device's graph. It reads rows that lie anywhere in
-// the device's memory; results depend on which rows are visible, not on where they lie. It attends
-// in one of three ways:
+// the device's memory; results depend on the visible rows, not on their addresses. It attends in
+// one of three ways:
 // - Flash attention uses operations that every backend has: it gathers rows by lists, in order of
 //   position, and computes mass, if wanted, in a separate pass.
 // - Eager attention, if asked for or if the host attends to some rows, is two matrix products with
@@ -28,7 +28,7 @@
 
 namespace ebb {
 
-// BackendSequence describes what a graph depends on for one sequence of the step.
+// BackendSequence describes the properties of one sequence of the step that its graph depends on.
 struct BackendSequence {
   int first_token = 0;  // index among the step's tokens
   int num_tokens = 0;
@@ -80,7 +80,7 @@ inline constexpr int kMaskPaddingTokens = 64;
 // batches that change.
 inline constexpr size_t kKeptDeviceGraphs = 6;
 
-// BackendTensors holds the input tensors of a graph's attention nodes, besides activations, and
+// BackendTensors holds the input tensors of a graph's attention nodes, except activations, and
 // their output tensors.
 struct BackendTensors {
   // Lists where the step writes its new rows, by layer, token and kv head, I32 [sum of the layers'
@@ -208,7 +208,7 @@ class BackendAttention final : public AttentionBuilder {
   // share a mask, else [head_dim, num_rows, 1, kv heads].
   ggml_tensor* Gather(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
   ggml_tensor* GatherPages(ggml_context* ctx, int layer, size_t index, ggml_tensor* rows) const;
-  // Returns keys and values as Gather(), with rows of T2 behind the others.
+  // Returns keys and values as Gather(), with rows of T2 after the others.
   GatheredRows GatherAll(ggml_context* ctx, int layer, size_t index, ggml_tensor* keys,
                          ggml_tensor* values);
   void AddProductsOfRanks(ggml_context* ctx, ggml_cgraph* graph, int layer, size_t index,

@@ -54,7 +54,7 @@ Records RecordsOf(const RecordFormat& format, int num_pages, int slot_stride,
           .slot_stride = slot_stride};
 }
 
-// Makes what a lane wrote to shared memory visible to the other lanes of its warp.
+// Makes a lane's writes to shared memory visible to the other lanes of its warp.
 struct WarpSync {
   __device__ void operator()() const { __syncwarp(); }
 };

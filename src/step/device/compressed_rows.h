@@ -53,7 +53,7 @@ struct UnpackRows : DeviceOp {
 };
 
 // Adds the node that unpacks rows. Its result is F16 [head_dim, num_rows + num_compressed, kv
-// heads, 2]: keys, then values, with zeros behind the end of a list of T2. `list` is as in
+// heads, 2]: keys, then values, with zeros after the end of a list of T2. `list` is as in
 // RowAttentionInputs, `after` and `after_too` as in AddRowAttention(). REQUIRES: `unpack` outlives
 // the graph.
 [[nodiscard]] ggml_tensor* AddUnpackRows(ggml_context* context, const UnpackRows* unpack,

@@ -45,7 +45,7 @@ struct Case {
 };
 
 // Inputs places the full rows of a kv head side by side, in pages, and rows of T2 at random in
-// pages behind them.
+// pages after them.
 struct Inputs {
   Inputs(const Case& c, unsigned order) {
     std::mt19937 random(7);

@@ -67,8 +67,8 @@ class DeviceGraphs {
  public:
   // Makes builders of graphs of `model` for `device`. REQUIRES: both outlive this.
   DeviceGraphs(const LoadedModel& model, BackendDevice* device, const AttentionShape& shape);
-  // Copies the model's weights to the device. Must be called once, before all else. Errors: those
-  // of DeviceWeights.
+  // Copies the model's weights to the device. Must be called once, before all else. Errors: the
+  // errors of DeviceWeights.
   Status CopyWeights();
 
   enum class RowsBelowT0 { kNone, kOnHost, kCompressed };  // kOnHost: T1, or T2 on the host

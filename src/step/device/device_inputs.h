@@ -1,6 +1,6 @@
 // DeviceInputs uploads the inputs of a step to the tensors of its graph on a device: tokens, the
-// places of new rows, masks, and lists of the rows that attention reads. It uploads only the parts
-// of lists that have changed.
+// places of new rows, masks, and lists of the rows that attention reads. It uploads only the
+// changed parts of lists.
 //
 // Thread safety: one caller at a time; FillMask() and HideOthers() may be called by many.
 #ifndef EBB_STEP_DEVICE_DEVICE_INPUTS_H_

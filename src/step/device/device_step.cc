@@ -122,8 +122,8 @@ void DeviceStep::ReserveStates(const StepWork& work) {
   states_.reserve(work.sequences.size());
 }
 
-// Copies the sequences' recurrent states to the device. Between steps they lie in the host's
-// memory, where they are saved, forked and rolled back.
+// Copies the sequences' recurrent states to the device. Between steps they are in the host's
+// memory, because sessions save, fork and roll back states there.
 Status DeviceStep::SetStates(const StepWork& work, DeviceGraph* graph) {
   auto* const type = ggml_backend_get_default_buffer_type(device_->backend());
   const size_t needed = graph->graph.inputs->StateBufferBytes(

@@ -1,9 +1,9 @@
 // DeviceStep computes steps on a device, by a backend of ggml: weights and rows lie in the device's
-// memory, and a step is one graph there. The host uploads which rows the step reads and writes, and
-// downloads logits and signals.
+// memory, and a step is one graph there. The host uploads lists of the rows that the step reads and
+// writes, and downloads logits and signals.
 //
-// A step's result has the same bits whatever slots its rows lie in and however often it is
-// repeated, but not the same bits as on the processor.
+// A step's result has the same bits for any slots of its rows and in every repetition, but not the
+// same bits as on the processor.
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_DEVICE_DEVICE_STEP_H_

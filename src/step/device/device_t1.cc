@@ -14,7 +14,7 @@
 namespace ebb {
 namespace {
 
-// Returns the bytes of T1 that a step reads for layer 0, which stands for all layers, because they
+// Returns the bytes of T1 that a step reads for layer 0, which represents all layers, because they
 // read about as much. A row is read once for all queries of its sequence.
 T1Bytes BytesOfFirstLayer(std::span<const SequenceStep> sequences, const AttentionShape& shape) {
   T1Bytes bytes;
@@ -227,9 +227,9 @@ void DeviceT1::SelectRows(const SequenceStep& sequence, size_t number, const Sta
   inputs_->UploadMasks(index, layer, *graph);
 }
 
-// Queues graph part `part`, the attention's nodes that do not wait for the host; meanwhile attends
-// to the host's rows, and then uploads the result for the next part. Once the queries have arrived,
-// the layer before has been computed, so that the mass of its host rows can be scaled.
+// Queues graph part `part`, the attention's nodes that do not wait for the host; while they run,
+// attends to the host's rows, and then uploads the result for the next part. Once the queries have
+// arrived, the layer before has been computed, so that the mass of its host rows can be scaled.
 Status DeviceT1::AttendOnHost(const StepWork& work, int attention, size_t part,
                               DeviceGraph* graph) {
   const size_t size = size_t(shape_.num_q_heads) * shape_.format.head_dim;

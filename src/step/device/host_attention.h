@@ -1,7 +1,7 @@
 // HostAttention attends on the host's threads to rows in the host's memory, while a device attends
 // to its own rows: rows of T1 that a step reads in place, and rows of a T2 on the host. The device
-// joins the result with its own, as one more split of a merge (row_attention.h) or one more column
-// of a softmax (backend_attention.h).
+// joins the result with its own, as an additional split of a merge (row_attention.h) or an
+// additional column of a softmax (backend_attention.h).
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_DEVICE_HOST_ATTENTION_H_

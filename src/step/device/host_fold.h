@@ -25,8 +25,8 @@ inline float LogitOf(const RowFold& fold, float product) {
   return capped * std::numbers::log2e_v<float>;
 }
 
-// HostFold attends to splits of rows, which it reads through `Rows`, one object of which serves one
-// thread. Its functions take a kv head and an index in the head's list:
+// HostFold attends to splits of rows, which it reads through an object of `Rows` for each thread.
+// Its functions take a kv head and an index in the head's list:
 //   int Count(int head) const: returns the length of the list
 //   void BeginSplit(int head): is called before the next three functions
 //   void Logits(int head, int row, float* logits): writes the logits of the head's queries

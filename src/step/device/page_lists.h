@@ -1,6 +1,6 @@
 // PageLists lists the pages of a device's memory in which a sequence's rows lie, and the rows'
-// slots in these pages. The device keeps the lists from step to step, and a step uploads what has
-// changed. Streams that share a token table share a list of slots.
+// slots in these pages. The device keeps the lists from step to step, and a step uploads the
+// changes. Streams that share a token table share a list of slots.
 #ifndef EBB_STEP_DEVICE_PAGE_LISTS_H_
 #define EBB_STEP_DEVICE_PAGE_LISTS_H_
 

@@ -19,8 +19,8 @@ namespace ebb {
 // depend on; nullopt: the file has none.
 [[nodiscard]] std::optional<DeviceRates> FindRates(const std::string& path,
                                                    const std::string& name);
-// Writes rates to the file under `name`, beside those of other names. Makes the folder if needed.
-// Errors: those of FileReplacement.
+// Writes rates to the file under `name`, and keeps the rates of other names. Makes the folder if
+// needed. Errors: the errors of FileReplacement.
 Status KeepRates(const std::string& path, const std::string& name, const DeviceRates& rates);
 
 }  // namespace ebb

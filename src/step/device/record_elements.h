@@ -98,8 +98,8 @@ EBB_HOST_DEVICE float ValueElement(const RecordFormat& format, const uint8_t* re
   return by.minimum + static_cast<float>(n) * by.scale;
 }
 
-// Rotates `x` in place, as Rotate() does. Several lanes call it together; sync() makes what each
-// lane wrote visible to the others.
+// Rotates `x` in place, as Rotate() does. Several lanes call it together; sync() makes each lane's
+// writes visible to the others.
 #ifdef __CUDACC__
 #pragma nv_exec_check_disable  // because sync() may be a function of the device only
 #endif

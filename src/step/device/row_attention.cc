@@ -211,8 +211,7 @@ RowAttentionNodes AddRowAttention(ggml_context* context, const RowAttention* att
   assert(inputs.q->type == GGML_TYPE_F32 && inputs.q->nb[0] == sizeof(float));
   assert(inputs.rows->type == GGML_TYPE_F16 && ggml_is_contiguous(inputs.rows));
   assert(attention->has_slots == (inputs.slots != nullptr));
-  // A node's sources must be contiguous, so that the tensor of counts stands in for each missing
-  // one.
+  // A node's sources must be contiguous, so that the tensor of counts replaces each missing one.
   const auto or_counts = [&](ggml_tensor* tensor) {
     return tensor == nullptr ? inputs.counts : tensor;
   };

@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kShares* kWarp* kHalves) Merge(const MergeArgu
 }
 
 // Computes mass. A thread computes one row of an array, in which the rows of the second fold follow
-// those of the first.
+// the rows of the first.
 __global__ void Mass(const MergeArguments a) {
   const int place = blockIdx.x * blockDim.x + threadIdx.x;
   const int num_rows = a.first.num_rows + a.second.num_rows;

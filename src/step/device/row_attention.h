@@ -3,8 +3,8 @@
 // place, by lists, and get mass from the same pass. Node `fold` splits the rows of a kv head, in
 // order of position, and attends to each split; node `merge` joins the splits.
 //
-// Results depend on which rows are visible and on their number, not on where they lie. The number
-// of splits depends on the longest list's length, rounded up.
+// Results depend on the visible rows and on their number, not on their addresses. The number of
+// splits depends on the longest list's length, rounded up.
 #ifndef EBB_STEP_DEVICE_ROW_ATTENTION_H_
 #define EBB_STEP_DEVICE_ROW_ATTENTION_H_
 
@@ -78,8 +78,7 @@ struct RowAttention : RowFold {
 
   // Return the sizes, in floats, of the parts of the merge's result, in this order: attention
   // [query heads, head_dim]; log2 of the sum of 2^logit [query heads], including the host's part
-  // and the sink; mass [kv heads or query heads, rows of both folds], zero behind the end of a
-  // list.
+  // and the sink; mass [kv heads or query heads, rows of both folds], zero after the end of a list.
   [[nodiscard]] size_t OutSize() const { return size_t(q_heads()) * head_dim; }
   [[nodiscard]] int MassArrays() const {
     switch (mass) {
@@ -105,7 +104,7 @@ struct RowAttention : RowFold {
 // RowAttentionInputs holds the input tensors of both nodes.
 struct RowAttentionInputs {
   ggml_tensor* q = nullptr;  // F32 [head_dim, query heads], each head contiguous
-  // Holds the rows, F16 [head_dim, rows], contiguous: a value lies kRowsOfPage rows behind its key.
+  // Holds the rows, F16 [head_dim, rows], contiguous: a value is kRowsOfPage rows after its key.
   ggml_tensor* rows = nullptr;
   // Lists rows, I32 [num_rows, kv heads] with the kv heads of a row contiguous, by their index in
   // `rows` (the key's); or pages, [kv heads, num_pages], by the index of their first row over

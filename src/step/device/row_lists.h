@@ -1,6 +1,5 @@
 // RowLists lists, by their numbers in a device's buffer, the rows that a sequence sees. The device
-// keeps the lists from step to step, and a step uploads what has changed: mostly one row of each
-// stream.
+// keeps the lists from step to step, and a step uploads the changes: mostly one row of each stream.
 #ifndef EBB_STEP_DEVICE_ROW_LISTS_H_
 #define EBB_STEP_DEVICE_ROW_LISTS_H_
 
@@ -25,7 +24,7 @@ class RowLists {
     [[nodiscard]] bool operator==(const Change&) const = default;
   };
   // Update the lists for a step: call Begin(), then Update() for each layer from the first to the
-  // last, then End(). Update() returns what has changed in the layer's lists since the last step.
+  // last, then End(). Update() returns the changes of the layer's lists since the last step.
   // REQUIRES: no stream has more than num_rows rows.
   void Begin() { num_next_ = 0; }
   Change Update(const SequenceCache& cache, const BackendDevice& device, int layer);
@@ -61,7 +60,7 @@ class RowLists {
   std::vector<size_t> first_stream_;  // [layers]
   std::vector<int32_t> lists_;
   std::vector<Stream> streams_;
-  std::vector<Table> tables_, next_;  // of the last step, and of the current one
+  std::vector<Table> tables_, next_;  // tables of the last step, and of the current one
   size_t num_next_ = 0;
 };
 

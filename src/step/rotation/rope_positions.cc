@@ -68,7 +68,7 @@ void RopePositions::Save(StateWriter* to) const {
 void RopePositions::Load(int num_groups, Position next, StateReader* from) {
   offset_ = from->Number<Position>();
   // offset_ is negative if, after a roll-back, the remaining rows had been rotated up to rows that
-  // are gone, or to the end of a longer group.
+  // were removed, or to the end of a longer group.
   const int64_t next_place = int64_t{next} - offset_;
   if (next_place < 0 || next_place > std::numeric_limits<Position>::max()) {
     from->Fail("a turn past the end of the sequence");

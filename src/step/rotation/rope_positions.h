@@ -5,7 +5,7 @@
 // This follows StreamingLLM (section 3.2 there), which numbers positions within the cache.
 // Attention sees only differences of places. Hence rows may close up to the newest ones, so that
 // few keys are rotated; they are numbered from 0 when the context is full. Keys are stored rotated,
-// so that each re-rotation rounds a key once more.
+// so that each re-rotation rounds a key again.
 #ifndef EBB_STEP_ROTATION_ROPE_POSITIONS_H_
 #define EBB_STEP_ROTATION_ROPE_POSITIONS_H_
 

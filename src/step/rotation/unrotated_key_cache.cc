@@ -25,7 +25,7 @@ void UnrotatedKeyCache::PutBack(const SequenceCache& cache, int group, const Rop
   std::vector<Row> before = std::exchange(rows_[group], {});
   auto known = before.begin();
   for (size_t i = 0; i < positions.size() && positions[i] < next; ++i) {
-    while (known != before.end() && known->position < positions[i]) ++known;  // row is gone
+    while (known != before.end() && known->position < positions[i]) ++known;  // the row was removed
     const bool is_here = known != before.end() && known->position == positions[i];
     const bool fits = num_turning <= kMostRows && rows_[group].size() < kMostRows;
     if (!is_here && (turns[i] == 0 || !fits)) continue;

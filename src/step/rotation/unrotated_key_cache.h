@@ -1,6 +1,6 @@
 // UnrotatedKeyCache keeps keys as they were before RoPE, of rows whose RoPE position changes often:
 // attention sinks in front of a window move up whenever the window does. Each rotation to a new
-// position begins at the kept key, so that a key is rounded once, however often it is rotated.
+// position begins at the kept key, so that a key is rounded once in any number of rotations.
 //
 // It keeps the keys of a group only while few of the group's rows change their position. In other
 // groups each rotation begins at the rotated key and rounds it again.

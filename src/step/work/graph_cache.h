@@ -1,5 +1,5 @@
 // GraphCache keeps the ggml graphs of recent steps by their shape. GraphBuffers holds the tensors
-// of one of them at a time, so that all graphs share one compute buffer.
+// of one graph at a time, so that all graphs share one compute buffer.
 #ifndef EBB_STEP_WORK_GRAPH_CACHE_H_
 #define EBB_STEP_WORK_GRAPH_CACHE_H_
 

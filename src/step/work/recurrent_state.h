@@ -49,8 +49,8 @@ class RecurrentState {
 
   // Makes a checkpoint at position(). It replaces the newest one if `replaces`; if there are too
   // many, the one that CheckpointToDrop() names is dropped. Does nothing if the checkpoint exists
-  // or memory is short. Never allocates more than `most` copies, besides those that other sequences
-  // share.
+  // or memory is short. Never allocates more than `most` copies, not counting copies that other
+  // sequences share.
   void Keep(bool replaces);
   // Protects the checkpoint at this position, once it exists, from being dropped.
   void KeepAlways(Position position) { kept_ = position; }

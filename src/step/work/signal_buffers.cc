@@ -120,7 +120,7 @@ void SignalBuffers::BeginCopies(int num_tokens) {
 }
 
 // Drops the oldest queries of each layer's history to make room for those of the step, and moves
-// the others to its beginning; the graph's nodes write the step's queries behind them.
+// the others to its beginning; the graph's nodes write the step's queries after them.
 void SignalBuffers::BeginQueries(int num_tokens) {
   if (needs_.num_recent_queries == 0) return;
   const int room = needs_.num_recent_queries;

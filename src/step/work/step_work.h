@@ -1,5 +1,5 @@
-// StepWork is the work of one step, as plain data: which tokens of which sequences to compute, and
-// where their signals go. RunStep() (src/sequence) makes it, and the nodes of the graph read it.
+// StepWork is the work of one step, as plain data: the tokens to compute, by sequence, and the
+// memory for their signals. RunStep() (src/sequence) makes it, and the nodes of the graph read it.
 #ifndef EBB_STEP_WORK_STEP_WORK_H_
 #define EBB_STEP_WORK_STEP_WORK_H_
 

@@ -9,7 +9,7 @@
 namespace ebb::server {
 namespace {
 
-// kLetters are llama-server's short names; '?' stands for samplers that ebb lacks.
+// kLetters are llama-server's short names; '?' marks samplers that ebb lacks.
 constexpr std::array<std::pair<char, std::string_view>, 11> kLetters = {{{'e', "penalties"},
                                                                          {'d', "dry"},
                                                                          {'s', "top_n_sigma"},

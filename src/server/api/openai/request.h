@@ -35,7 +35,7 @@ struct RequestDefaults {
     return takes_any_model || name == model_id || std::ranges::find(aliases, name) != aliases.end();
   }
   SamplingOptions sampling;
-  EngineOptions engine;  // of all sessions
+  EngineOptions engine;  // options of the server's engine
   SessionOptions session;
   GenerateOptions generate;
 };

@@ -8,7 +8,7 @@ const kSpeedOver = 3000;   // ms over which the speed of an answer is measured
 export const kKeepEvery = 2000;  // ms between saves: closing the page loses no more of an answer
 
 // Requests an answer and handles its events.
-// page: {view, grown, moved, save}, functions that draw and keep what has come.
+// page: {view, grown, moved, save}, functions that draw and store the received text.
 export async function take(body, { controller, conversation, node, times }, page) {
   const before = node.thoughtTokens ?? 0;
   let thoughtTokens = 0;

@@ -16,7 +16,7 @@ const kIdeas = [
 
 export class Composer {
   // submit({text, files}) sends a message and returns whether it did. changed(): the field has other
-  // contents. say(text): shows what is wrong with a file.
+  // contents. say(text): shows an error of a file.
   constructor({ submit, changed, say }) {
     Object.assign(this, { submit, changed, say, files: [], chat: '' });
     this.input = $('input');

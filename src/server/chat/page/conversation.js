@@ -106,7 +106,7 @@ export function show(conversation, id) {
   conversation.leaf = last;
 }
 
-// Returns what the model reads of a message: each file with its name, in a fence that its text does
+// Returns a message as the model reads it: each file with its name, in a fence that its text does
 // not contain, and then the text.
 export function contentOf({ text, files = [] }) {
   const parts = files.map((file) => {

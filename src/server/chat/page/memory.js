@@ -78,7 +78,7 @@ export class MemoryPanel {
     this.drawMap();
   }
 
-  // Asks why the token of the cell at this place of the map lies there.
+  // Requests the reason why the token of the cell at this place of the map is in its tier.
   whyAt(x, y) {
     const { report, cells } = this;
     if (!report?.tiers || !cells) return;
@@ -93,7 +93,7 @@ export class MemoryPanel {
     this.element.scrollTop = this.element.scrollHeight;
   }
 
-  // of: the id of the answer that the report is about.
+  // Shows the report of the answer with the id `of`.
   show(report, of) {
     if (of !== this.of) this.why.clear();
     this.of = of;

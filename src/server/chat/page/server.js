@@ -123,7 +123,7 @@ function drawTiers({ context, width }, tiers, height) {
 
 // ---------------------------------------------------------------- figures
 
-// Says what a request waits for: "for 3.2 MiB of T0".
+// Returns a text with the resource that a request waits for: "for 3.2 MiB of T0".
 function waitText(wait) {
   switch (wait?.cause) {
     case 't0': case 't1': case 't2':
@@ -357,7 +357,7 @@ export class ServerView {
     this.memoryChart = el('canvas', { class: 'chart', role: 'img' });
     this.since = el('span');
     this.requests = el('ul', { class: 'requests', 'aria-label': 'Requests', hidden: true });
-    this.none = el('p', { class: 'soft' }, 'No request is there. One that comes shows up here, and where its tokens are.');
+    this.none = el('p', { class: 'soft' }, 'There are no requests. New requests appear here, with the tiers of their tokens.');
     this.fate = new FateView();
     const kinds = [['', 'needed by running requests'], ['shared', 'prompts kept for later requests'],
                    ['elastic', 'given up first; in T1: of parked requests'], ['reserved', 'reserved for running requests, not in use yet']];

@@ -85,7 +85,8 @@ const kNames = {
   presence_penalty: 'presence penalty', frequency_penalty: 'frequency penalty', seed: 'seed', policy: 'policy', budget: 'rows kept:',
 };
 
-// Says in words what a value of the option --t2 compresses: "old:int8", "50%:int4", "0%".
+// Returns a text about the tokens that a value of the option --t2 compresses: "old:int8",
+// "50%:int4", "0%".
 function t2Text(value) {
   const [, what, bits = '8'] = /^(old|[\d.]+%)(?::int(\d))?/.exec(value) ?? [];
   if (what === undefined) return value;
@@ -97,7 +98,7 @@ function t0Text(share) { return Number(share) === 100 ? 'all in fast memory' : `
 
 function evictText(share) { return Number(share) === 0 ? 'nothing evicted' : `${share} % evicted`; }
 
-// Describes the settings, as in "20 % in fast memory, lossless"; empty if nothing is set.
+// Describes the settings, such as "20 % in fast memory, lossless"; empty if nothing is set.
 export function describe(settings) {
   const parts = [];
   for (const [key, name] of Object.entries(kNames)) if (isGiven(settings[key])) parts.push(`${name} ${settings[key]}`);
@@ -188,7 +189,7 @@ export class SettingsForm {
     }
     memory.push(field('lossless', 'Lossless', choice(['', `Default (${own.lossless ? 'on' : 'off'})`],
                                                      ['on', 'On'], ['off', 'Off']), 'The full cache’s text, bit for bit'));
-    const policy = field('policy', 'Policy', choice(...policies), 'Decides which tokens stay where they are');
+    const policy = field('policy', 'Policy', choice(...policies), 'Chooses the tokens to keep, move or evict');
     policy.classList.add('wide');
     group('Memory', policy, ...memory);
     if (!own.tiers) {

@@ -17,7 +17,7 @@ export class TokenMap {
   constructor(texts, numTokens, tiers) {
     this.text = texts.join('');
     this.tierAt = new Uint8Array(this.text.length);
-    this.begins = [];  // of each token
+    this.begins = [];  // index of each token's first character
     let at = 0;
     texts.forEach((text, i) => {
       this.begins.push(at);

@@ -6,7 +6,7 @@ import { el } from './dom.js';
 import { download } from './files.js';
 
 const kFormat = 'ebb-chats';
-// The members of a message that are exported: its text and what is shown below it.
+// Lists the members of a message that are exported: its text and the details shown below it.
 const kMembers = { id: 'string', parent: 'string', role: 'string', text: 'string', thought: 'string', thoughtTokens: 'number',
                    tokens: 'number', finish: 'string', speed: 'number', seed: 'number', error: 'string', continued: 'string' };
 

@@ -1,4 +1,4 @@
-// Says why a token lies in its tier, by what the server tells of each of its rows.
+// Shows why a token is in its tier, from the server's answer about each of its rows.
 
 import { get } from './api.js';
 import { countText, el, plural } from './dom.js';
@@ -6,7 +6,7 @@ import { countText, el, plural } from './dom.js';
 const kUnknown = 'Only its tier is known: the server has the cache of a finished answer no more. With ' +
   '“ebb serve --sessions file:FOLDER” it keeps it for some minutes; while an answer is being generated, it is always there.';
 
-// Returns what the server says of the token at `position` of the answer `node`. Errors: ApiError.
+// Returns the server's answer about the token at `position` of the answer `node`. Errors: ApiError.
 export function askWhy(node, position, isRunning) {
   if (isRunning && node.request) return get(`/v1/requests/${encodeURIComponent(node.request)}/tokens/${position}`);
   if (node.session) return get(`/v1/sessions/${encodeURIComponent(node.session)}/tokens/${position}`);
