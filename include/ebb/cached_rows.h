@@ -22,7 +22,7 @@ struct CachedRows {
   std::vector<float> values;
 };
 
-// Reads the rows of one (layer, kv head) from all tiers; changes nothing. Of a lossless session
+// Reads the rows of one (layer, kv head) from all tiers; changes nothing. In a lossless session
 // these are the draft's rows. Errors: InvalidArgument (no such layer or head; a layer without
 // attention), Unsupported (T2 on an accelerator, whose format the host does not read), IoError,
 // OutOfMemory; the session's own error if it has lost rows.

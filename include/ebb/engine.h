@@ -324,14 +324,14 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
-// Returns where T1 lies unless EngineTiers::t1 says so: in a file; on an accelerator, in the host's
-// memory.
+// Returns the place of T1 if EngineTiers::t1 selects none: a file, or the host's memory if the
+// device is an accelerator.
 [[nodiscard]] T1Place DefaultT1(const DeviceSpec& device);
 
 // Returns the default policy of drafts: the first 20 tokens and the last 512, unless `spec` has
 // sinks and a window of its own. A `spec` with tiers, a budget or another policy than the full
 // cache is returned unchanged. A front end calls it for a lossless session whose user named no
-// policy; a full cache that the user named drafts as it is.
+// policy; if the user named the full cache, the draft is a full cache.
 [[nodiscard]] PolicySpec DefaultDraft(PolicySpec spec);
 
 // Returns the tiers that a session on such an engine has, with the defaults of both: T1 has a

@@ -1,5 +1,5 @@
-// The recent windows: how many of the newest tokens keep their rows, or keep them in T0, whatever
-// their scores are.
+// Defines the recent windows: the numbers of newest tokens whose rows stay in the cache, or in T0,
+// with any scores.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_RECENT_WINDOWS_H_

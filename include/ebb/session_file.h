@@ -3,8 +3,8 @@
 // as the saved one would have.
 //
 // docs/dev/formats.md describes the file. The file has a version, and each of its parts and pages
-// has a checksum. Reading trusts nothing in the file: whatever it holds, reading ends with a
-// session or with an error.
+// has a checksum. Reading trusts nothing in the file: any contents lead to a session or to an
+// error.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_SESSION_FILE_H_

@@ -17,7 +17,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// StatusCode says what kind of error happened, which decides how a caller goes on.
+// StatusCode is the kind of an error, by which a caller can decide how to continue.
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,   // the caller's options or input are wrong; nothing was changed

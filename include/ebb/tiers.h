@@ -24,19 +24,19 @@ enum class CompressedType : uint8_t { kInt8, kInt4, kInt3, kInt8Naive };
 // Parses a name of CompressedTypeName(). Errors: InvalidArgument, listing the names.
 [[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
 
-// T1Place says where T1 lies: there is no T1, in the host's memory, or in a file.
+// T1Place is the place of T1: none (there is no T1), the host's memory, or a file.
 enum class T1Place { kNone, kHost, kFile };
 // Returns "none", "host" or "file".
 [[nodiscard]] std::string_view T1PlaceName(T1Place place);
 
-// EvictOf names the rows that TierShares::evict_share is a share of. kGenerated: the rows that were
-// ever unprotected. kAlive, as in Algorithm 1: the rows that are still in the cache at each
-// interval, so that the share compounds.
+// EvictOf names the rows that TierShares::evict_share is a share of. kGenerated: all unprotected
+// rows, evicted ones included. kAlive, which is Algorithm 1: the rows that are still in the cache
+// at each interval, so that the share compounds.
 enum class EvictOf { kGenerated, kAlive };
 
-// T1Read says which rows of T0 and T1 a decode step reads. kAll: all rows. kSelect: in each layer
-// and kv head, the first rows, the newest rows, and the pages of 64 rows that are estimated to
-// receive the share TierShares::t1_mass of the attention; at most TierShares::t1_rows rows
+// T1Read selects the rows of T0 and T1 that a decode step reads. kAll: all rows. kSelect: in each
+// layer and kv head, the first rows, the newest rows, and the pages of 64 rows that are estimated
+// to receive the share TierShares::t1_mass of the attention; at most TierShares::t1_rows rows
 // together.
 enum class T1Read { kAll, kSelect };
 
@@ -44,16 +44,16 @@ enum class T1Read { kAll, kSelect };
 // always reads the first 64 and the newest 256 rows.
 inline constexpr int kFewestSelectedRows = 384;
 
-// T2Rows says which rows T2 holds. kShare: the share TierShares::t2_share of the unprotected rows,
-// chosen by the policy. kOld: all rows, prompts included, except the first 64 and the newest 65 to
-// 128.
+// T2Rows selects the rows that T2 holds. kShare: the share TierShares::t2_share of the unprotected
+// rows, chosen by the policy. kOld: all rows, prompts included, except the first 64 and the newest
+// 65 to 128.
 enum class T2Rows { kShare, kOld };
 
-// EngineTiers says which tiers the sessions of an engine may use besides T0, and caps the tiers of
-// all sessions together.
+// EngineTiers selects the tiers that the sessions of an engine may use in addition to T0, and caps
+// each tier for all sessions together.
 struct EngineTiers {
   uint64_t t0_cap_bytes = 0;  // 0: none
-  // Says where T1 lies; nothing: in a file, or beside an accelerator in the host's memory.
+  // Selects the place of T1; nullopt: a file, or the host's memory if the device is an accelerator.
   std::optional<T1Place> t1 = {};
   std::string t1_path = {};   // a folder for the file; empty: the system's folder for such files
   uint64_t t1_cap_bytes = 0;  // 0: none
@@ -66,8 +66,8 @@ struct EngineTiers {
   bool operator==(const EngineTiers&) const = default;
 };
 
-// TierShares says which rows of a session lie in which tier of its engine, which rows are evicted,
-// and which rows steps read.
+// TierShares selects, for a session, the rows in each tier of its engine, the rows to evict, and
+// the rows that steps read.
 struct TierShares {
   // Gives beta of Algorithm 1: of the unprotected rows that stay in full precision, the share that
   // T0 holds; T1 holds the rest. Nothing: as many rows as EngineTiers::t0_cap_bytes has room for;
@@ -81,7 +81,7 @@ struct TierShares {
   // be read ahead. 0: every token chooses its own pages.
   double t1_reuse = 0;
   T2Rows t2_rows = T2Rows::kShare;
-  double t2_share = 0;     // of the unprotected rows that are not evicted
+  double t2_share = 0;     // a share of the unprotected rows that are not evicted
   double evict_share = 0;  // r
   // Evicts the rows that T0 and T1 cannot hold, if T0 has a cap and T1 has a cap or does not exist.
   // An evict_share above 0 does the same.
@@ -122,8 +122,8 @@ struct TierSetting {
 
 // TierNeeds holds the bytes of pages that a sequence takes in each tier.
 struct TierNeeds {
-  // Counts the bytes that a sequence needs in T0 whatever share T0 is given: protected rows, and
-  // the rows that are added between two decisions of the policy.
+  // Counts the bytes that a sequence needs in T0 with any share of T0: protected rows, and the rows
+  // that are added between two decisions of the policy.
   uint64_t t0_floor_bytes = 0;
   // Counts the bytes at each tier's own peak.
   uint64_t t0_bytes = 0;
@@ -145,7 +145,7 @@ struct TierNeeds {
 //   ParseEvict:    "10%" or "caps"
 //   ParseEvictOf:  "generated" or "alive"
 //
-// Errors: InvalidArgument, naming what is expected; `tiers` is then unchanged.
+// Errors: InvalidArgument, naming the expected format; `tiers` is then unchanged.
 [[nodiscard]] Status ParseT0(std::string_view text, TierSetting* tiers);
 [[nodiscard]] Status ParseT1(std::string_view text, TierSetting* tiers);
 [[nodiscard]] Status ParseT1Read(std::string_view text, TierSetting* tiers);
