@@ -16,8 +16,8 @@
 namespace ebb {
 namespace {
 
-// Returns whether the text contains a variable: "w" in "\frac{w}{2}" and "x" in "5 x", but not "a"
-// in "18 a day" nor what is inside \text{}.
+// Returns whether the text contains a variable: "w" in "\frac{w}{2}" and "x" in "5 x". Does not
+// count "a" in "18 a day" and the text inside \text{}.
 bool HasVariable(std::string_view text) {
   while (!text.empty()) {
     const std::string_view word = FirstWord(text);

@@ -81,8 +81,8 @@ std::string_view FirstProseWord(std::string_view text) {
   }
 }
 
-// Returns whether a number ends its clause: the text behind it neither calculates further nor
-// begins another clause, as in "18 dollars for 3 days".
+// Returns whether a number ends its clause: the text after it neither calculates further nor begins
+// another clause, as in "18 dollars for 3 days".
 bool EndsClause(std::string_view behind_number) {
   return behind_number.find_first_of("=+*/,<-") == std::string_view::npos &&
          behind_number.find(" so ") == std::string_view::npos &&
@@ -102,7 +102,7 @@ std::string_view NumberOfVerb(std::string_view sentence) {
   return {};
 }
 
-// Returns the number that a sentence gives: the one behind its last "="; else the one at its
+// Returns the number that a sentence gives: the one after its last "="; else the one at its
 // beginning; else the one that NumberOfVerb() finds; else its last one.
 std::string_view NumberOf(std::string_view sentence) {
   const size_t equals = sentence.rfind('=');

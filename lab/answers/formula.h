@@ -16,7 +16,7 @@ namespace ebb {
 // Returns whether the text has words of three letters or more, apart from commands, the contents of
 // \text{} and "and".
 [[nodiscard]] bool HasProse(std::string_view text);
-// Returns whether a number in a heading is the number of a list's item, judging by the text behind
+// Returns whether a number in a heading is the number of a list's item, judging by the text after
 // it: "1. Let us", "1\. Let us", "1) Let us", "1: Let us", "1 - Let us".
 [[nodiscard]] bool IsEnumerated(std::string_view behind_number);
 

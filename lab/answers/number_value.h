@@ -14,10 +14,10 @@ struct NumberValue {
   std::string digits = {};  // if a plain whole number, without leading zeros; else empty
 };
 
-// Returns the value of a text that is one number, perhaps with units: "1,234 dollars", -3/4, 1 1/2,
-// \frac{3}{4}, "2 million", 5 \times 10^3, "x = 9 * 2 = 18", "75\%". Computes the four operations,
-// powers and parentheses, and LaTeX's \frac, \times, \cdot, \div and spacing. Returns nullopt if
-// the text is anything else or is longer than kMaxAnswerBytes.
+// Returns the value of a text that is one number, possibly with units: "1,234 dollars", -3/4, 1
+// 1/2, \frac{3}{4}, "2 million", 5 \times 10^3, "x = 9 * 2 = 18", "75\%". Computes the four
+// operations, powers and parentheses, and LaTeX's \frac, \times, \cdot, \div and spacing. Returns
+// nullopt if the text is anything else or is longer than kMaxAnswerBytes.
 [[nodiscard]] std::optional<NumberValue> ValueOf(std::string_view text);
 
 // Returns whether two numbers are equal: whole numbers exactly, others within 1e-5, relatively if

@@ -23,8 +23,7 @@ namespace ebb {
 [[nodiscard]] std::vector<std::string_view> StandaloneNumbers(std::string_view text);
 
 [[nodiscard]] bool IsUnitWord(std::string_view lower_case_word);
-// Returns the digits that a scale word stands for, such as "1000" for "thousand"; empty: it is no
-// scale word.
+// Returns the digits of a scale word, such as "1000" for "thousand"; empty: it is no scale word.
 [[nodiscard]] std::string_view ScaleOfWord(std::string_view lower_case_word);
 
 }  // namespace ebb

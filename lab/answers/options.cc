@@ -50,7 +50,7 @@ std::string_view SkipClosers(std::string_view text) {
   return text;
 }
 
-// Returns whether "A " is an article, judging by the text behind it: "A type of red", not "A
+// Returns whether "A " is an article, judging by the text after it: "A type of red", not "A
 // because".
 bool IsArticle(std::string_view behind) {
   constexpr std::array<std::string_view, 40> kAfterLetters = {
@@ -62,15 +62,15 @@ bool IsArticle(std::string_view behind) {
          !BeginsWithWord(behind.substr(1), kAfterLetters);
 }
 
-// Returns whether the text behind an option rejects it: "A) is wrong".
+// Returns whether the text after an option rejects it: "A) is wrong".
 bool IsRejected(std::string_view behind) {
   constexpr std::array<std::string_view, 6> kRejections = {
       "is wrong", "is incorrect", "is not", "is false", "isn't", "is also wrong"};
   return BeginsWithWord(Trim(SkipClosers(behind).substr(0, 32)), kRejections);
 }
 
-// Returns whether the text behind an option's letter names another option too: "A and B", "A, B".
-// In "A, B is wrong" it does not.
+// Returns whether the text after an option's letter names another option too: "A and B", "A, B". In
+// "A, B is wrong" it does not.
 bool NamesAnother(std::string_view behind, std::span<const std::string> options) {
   constexpr std::array<std::string_view, 4> kJoins = {"and", "or", "are", "both"};
   std::string_view rest = Trim(SkipClosers(behind).substr(0, 32));

@@ -25,8 +25,8 @@ size_t SentenceEnd(std::string_view text) {
   return text.size();
 }
 
-// Returns the end of an answer phrase: behind "answer is", "answer:", "**Answer**:", "answer = ";
-// npos: the text behind "answer" is no phrase.
+// Returns the index after an answer phrase: after "answer is", "answer:", "**Answer**:", "answer =
+// "; npos: the text after "answer" is no phrase.
 size_t PhraseEnd(std::string_view lower, size_t after_answer) {
   // Limits the search: more markup than this is no phrase.
   const std::string_view rest = lower.substr(after_answer, 16);
@@ -104,8 +104,8 @@ bool AnnouncesList(std::string_view between, std::string_view rest) {
 }
 
 struct PhrasePlace {
-  size_t begin;  // where the word "answer" begins
-  size_t end;    // where the phrase ends
+  size_t begin;  // index of the first byte of the word "answer"
+  size_t end;    // index after the phrase
 };
 
 // Finds the word "answer" in the text and adds its places, except within ```, where a program

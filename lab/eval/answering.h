@@ -39,7 +39,7 @@ class AnswerWatch {
   double heads_ = 1;
   std::vector<Token> tokens_;
   int counted_steps_ = 0;
-  int64_t verify_steps_ = 0;  // of a lossless session, so far
+  int64_t verify_steps_ = 0;  // verifying steps of a lossless session so far
   bool looping_ = false;
   size_t peak_bytes_ = 0;
   int64_t peak_rows_ = 0;

@@ -90,8 +90,8 @@ class RunFolder {
            problem += run.num_shards, ++i) {
         if (lines[i]["setting"] == setting && lines[i]["problem"] == problem) continue;
         return Corrupt(fmt::format(
-            "{}, line {}: expected the answer to problem {} of setting {}; answers put together "
-            "with gaps cannot be gone on with",
+            "{}, line {}: expected the answer to problem {} of setting {}; answers merged "
+            "with gaps cannot be resumed",
             path, i + 1, problem, setting));
       }
     }

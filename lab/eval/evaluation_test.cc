@@ -56,7 +56,7 @@ TEST(PebbleProblems, AreJudgedByWhatFollowsTheThought) {
   EXPECT_EQ(judge(" x</think> The answer is " + right + ".", " The answer is " + right + "."),
             Verdict::kRight);
   EXPECT_EQ(judge(" x</think> The answer is rat.", " The answer is rat."), Verdict::kWrong);
-  // A text whose thought never ends has no answer, whatever it says.
+  // A text whose thought never ends has no answer, even if the thought contains one.
   EXPECT_EQ(judge(" The answer is " + right + ".", ""), Verdict::kNoAnswer);
   EXPECT_EQ(judge(" x</think> The answer is .", " The answer is ."), Verdict::kNoAnswer);
   EXPECT_EQ(judge("", ""), Verdict::kEmpty);

@@ -196,7 +196,7 @@ TEST_F(FidelityTest, TheOracleIsToldWhatAFullCacheWillPay) {
     EXPECT_GT(report->mean_kl.value, 0);
     const auto masses = MassesOfFullCache(engine_.get(), window, granularity, kPrompt);
     const size_t num_decided = masses.size() * ((kTokens - kPrompt) / kInterval);
-    // Counting the bytes of the policy's saved state asks the spy once more.
+    // Counting the bytes of the policy's saved state asks the spy again.
     ASSERT_EQ(said.size(), num_decided + masses.size());
     said.resize(num_decided);
     for (size_t i = 0; i < said.size(); ++i) {

@@ -225,7 +225,7 @@ TEST_F(ForgettingOfSessions, TheMassIsThatWhichAttentionOfTheFullCacheGivesTheRo
     double gone = 0;
     for (size_t at = 0; at < mass.size(); ++at) {
       const size_t row = at % rows;
-      if (row >= 2 && row + 9 < rows) gone += mass[at];  // no sink, not in the window, not new
+      if (row >= 2 && row + 9 < rows) gone += mass[at];  // neither sink, window nor new
     }
     EXPECT_NEAR(report.mass_by_step[i - 16], gone / gguf_.num_q_heads, 1e-4) << i;
   }

@@ -15,12 +15,12 @@ namespace ebb {
 // kMostAhead is the default of most_ahead in InOrder's constructor.
 inline constexpr size_t kMostAhead = 64;
 
-// InOrder passes results to a sink in the order of their units, in whatever order they arrive.
+// InOrder passes results to a sink in the order of their units; they may arrive in any order.
 template <typename T>
 class InOrder {
  public:
   // Begins at unit `first`. `most_ahead` is how many units may run beyond the first unfinished one;
-  // a small number limits what is lost if the process is killed.
+  // a small number limits the results that a killed process loses.
   InOrder(size_t first, size_t most_ahead, const std::function<Status(const T&)>& sink)
       : most_ahead_(most_ahead), next_(first), sink_(sink) {}
 

@@ -28,8 +28,8 @@ void ReplayedAttention::Remove(int group, std::span<const Position> positions,
   AddWeighted(-1, group, positions, signals, step);
 }
 
-// Adds the step's mass, times `sign`. Sums are in double, because what is left after thousands of
-// steps is a small difference of large sums.
+// Adds the step's mass, times `sign`. Sums are in double, because the rest after thousands of steps
+// is a small difference of large sums.
 void ReplayedAttention::AddWeighted(double sign, int group, std::span<const Position> positions,
                                     const GroupSignals& signals, const StepSignals& step) {
   if (step.kind != StepKind::kDecode || signals.mass.empty()) return;

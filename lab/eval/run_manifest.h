@@ -20,8 +20,8 @@ namespace ebb {
                                                   const EvalRunOptions& run,
                                                   const std::string& instructions);
 
-// Returns the first key besides "made_by" in which two manifests differ, or an empty text. Ignores
-// the path of the task's file, since task_fingerprint identifies its content.
+// Returns the first key other than "made_by" in which two manifests differ, or an empty text.
+// Ignores the path of the task's file, since task_fingerprint identifies its content.
 [[nodiscard]] std::string DifferingKey(const nlohmann::ordered_json& a,
                                        const nlohmann::ordered_json& b);
 

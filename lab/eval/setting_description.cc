@@ -113,7 +113,7 @@ std::string_view InexactLabel(const EvalSetting& setting) {
   return engine.t1_mode == T1Mode::kAuto && engine.allow_inexact ? "allow-inexact" : "";
 }
 
-// Returns whether `value` is where T1 lies if nobody says so.
+// Returns whether `value` is the place that T1 has if no option selects one.
 bool IsUsualT1(std::string_view value, const TierSetting& tiers, const DeviceSpec& device) {
   if (CompressesOldRows(tiers.shares)) return value == T1PlaceName(T1Place::kNone);
   return value == T1PlaceName(DefaultT1(device));
@@ -137,7 +137,7 @@ bool AppendTiers(TierSetting tiers, const DeviceSpec& device, std::string* label
   return evicts || compresses;
 }
 
-// Names where T1 lies that keeps the rows of a lossless session, unless that is the usual place.
+// Names the place of the T1 that keeps the rows of a lossless session, unless it is the default.
 void AppendStore(const EngineOptions& engine, std::string* label) {
   if (!engine.tiers.has_value()) return;
   const T1Place usual = DefaultT1(engine.device);

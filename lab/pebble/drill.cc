@@ -4,7 +4,7 @@
 // The thought repeats facts and sentences in random order, which is nothing but looking up. The
 // order cannot be predicted, so the words that reveal it count as words of the question.
 //   Recall Ben five. Third last Ben adds Ada. Recall Ada three.
-// Drills of facts alone are short: a model learns to look up first where a name stands next to its
+// Drills of facts alone are short: a model learns to look up first where a name is next to its
 // value and nowhere else, among few others.
 #include <array>
 #include <span>

@@ -1,4 +1,4 @@
-// Lists the words and names of problems, each of which is one token.
+// Lists the words and names of problems. Each is one token.
 #ifndef EBB_LAB_PEBBLE_VOCABULARY_H_
 #define EBB_LAB_PEBBLE_VOCABULARY_H_
 

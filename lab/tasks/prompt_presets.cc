@@ -1,5 +1,5 @@
 // Lists the prompts of the papers. A prompt is part of an experiment, so that the words are exactly
-// those of the sources named here.
+// the words of the sources named here.
 #include <string>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Finds what a model answered in the text that it wrote, and whether that equals the reference.
+// Finds the answer in a model's text, and compares it with the reference.
 //
 // The text after the last "</think>" is searched, or the whole text if nothing follows that tag.
 // Rules are tried in the order of ExtractionRule; within a rule the last place counts, since models

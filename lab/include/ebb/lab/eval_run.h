@@ -29,9 +29,9 @@ namespace [[gnu::visibility("default")]] ebb {
 struct EvalTaskRequest {
   std::string task = "pebble";  // or "FILE.jsonl[:FORMAT]"
   int problems = 200;           // from the first; 0: all of a file
-  uint64_t seed = 0;            // of pebble's list, and of the order of a file's options
+  uint64_t seed = 0;            // seed of pebble's list, and of the order of a file's options
   std::string prompt_preset = "plain";
-  int max_tokens = 0;  // of an answer; 0: the task's own limit
+  int max_tokens = 0;  // most tokens of an answer; 0: the task's own limit
   // Replaces the preset's prompt; empty: the preset. Called once for each problem.
   std::function<Result<std::string>(const EvalProblem&)> prompt;
   // Replaces the task's judge; empty: the task's. `answer` is as in EvalQuestion::judge. Called
@@ -41,20 +41,20 @@ struct EvalTaskRequest {
   std::string judge_name;  // identifies `judge` in grid.json
 };
 
-// EvalQuestions holds the questions of a task. Both fingerprints are 0 for pebble asked as usual,
-// whose problems follow from the seed.
+// EvalQuestions holds the questions of a task. Both fingerprints are 0 for pebble with its usual
+// prompt and judge, since the seed determines its problems.
 struct EvalQuestions {
   std::vector<EvalQuestion> questions;
-  uint64_t fingerprint = 0;          // of the problems
-  uint64_t prompts_fingerprint = 0;  // of the prompts made of them
+  uint64_t fingerprint = 0;          // hash of the problems
+  uint64_t prompts_fingerprint = 0;  // hash of the prompts made of the problems
 };
 // Errors: an unknown task or preset; those of reading the file; those of `prompt`.
 [[nodiscard]] Result<EvalQuestions> ReadEvalQuestions(const EvalTaskRequest& request);
 
 // ResultOfRun is an answer as the folder holds it.
 struct ResultOfRun {
-  std::string_view line;   // of results.jsonl, without its end
-  double seconds = 0;      // of times.jsonl
+  std::string_view line;   // the line of results.jsonl, without its line end
+  double seconds = 0;      // the time in times.jsonl
   size_t done = 0;         // answers so far, this one included
   size_t total = 0;        // answers that the run will have
   bool was_there = false;  // an earlier process wrote it
@@ -64,8 +64,8 @@ struct ResultOfRun {
 struct EvalRunOptions {
   EvalTaskRequest task;
   ModelOptions model;      // that the model was loaded with
-  EngineOptions engine;    // of settings that say nothing else
-  SessionOptions session;  // of settings that say nothing else
+  EngineOptions engine;    // defaults of the settings
+  SessionOptions session;  // defaults of the settings
   // The run sets first_unit and on_answer itself.
   EvaluationOptions evaluation;
   std::string out;      // a folder; empty: nothing is written
@@ -90,7 +90,7 @@ struct EvalRunOptions {
 // engine, session and code; the run makes the labels. Settings that compute the same run once.
 // Errors: those of RunEvaluation(); InvalidArgument if the folder holds another run, a run and
 // `resume` is missing, or another process writes to it; Corrupt (files that are not such a run's).
-// What was written stays, whatever error ends the run.
+// An error that ends the run leaves the written answers in the folder.
 [[nodiscard]] Status RunEvaluationInFolder(const std::shared_ptr<const Model>& model,
                                            std::vector<EvalSetting> settings,
                                            const EvalRunOptions& options);

@@ -10,7 +10,7 @@
 //   that each gave to the text's next token, from which perplexities are computed.
 //
 // A policy that looks ahead (ebb/lab/foresight.h) receives its foresight from a replay: a full
-// cache reads each window once more before the two sessions do, which takes as long as a full cache
+// cache reads each window again before the two sessions do, which takes as long as a full cache
 // takes.
 //
 // Intervals are block bootstraps: since neighbouring tokens resemble each other, blocks of tokens

@@ -1,5 +1,5 @@
-// ReplayedAttention tells the policy "oracle" how much attention the rows of a given text will
-// receive: a full cache has read the text before.
+// ReplayedAttention gives the policy "oracle" the amount of attention that the rows of a given text
+// will receive, which it knows because a full cache has read the text before.
 //
 // SPDX-License-Identifier: MIT
 #ifndef EBB_LAB_FORESIGHT_H_
@@ -16,7 +16,7 @@
 namespace [[gnu::visibility("default")]] ebb {
 
 // ReplayedAttention knows future attention from two runs of a full cache over the same tokens. The
-// first run adds up what every row receives:
+// first run adds up the mass that every row receives:
 //   total_i = sum over decode steps of the mean over layers without NaN and query heads of A[i]
 // as in Eq. 1 of "Not All Thoughts Need HBM"; the mean is over the group's layers and heads. The
 // second run subtracts the same numbers step by step, before a policy decides on the step, so that

@@ -1,10 +1,10 @@
 // Measures the cost of forgetting: how far the output of each attention head is from its output
-// with the evicted rows, together with what is said to bound that error.
+// with the evicted rows, together with the bounds on that error.
 //
-// For one query of one head, alpha are the attention weights over all rows ever computed, E is the
-// set of evicted rows, A the sum of alpha over E, o the output over all rows, and o' the output
-// over the rows that are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts Need
-// HBM"). Then
+// For one query of one head, alpha are the attention weights over all rows, evicted ones included,
+// E is the set of evicted rows, A the sum of alpha over E, o the output over all rows, and o' the
+// output over the rows that are left, whose weights are renormalised (Eq. 3 of "Not All Thoughts
+// Need HBM"). Then
 //   o' - o = A o' - sum over E of alpha v.
 // The paper's Eq. 4 says |o' - o| <= 2 sum over E of alpha |v|, which is no bound: with v = 0
 // evicted at alpha = 1/2 and v = 1 left, the error is 1/2 and the right side 0. By the line above,

@@ -120,7 +120,7 @@ struct SignalCorrelation {
   // thoughts.
   double within = 0;
   int64_t thoughts = 0;
-  double half_width = 0;  // of the mean's 95 % interval (Student's)
+  double half_width = 0;  // half the width of the mean's 95 % interval (Student's)
   // Are the correlation over the tokens of all thoughts together, and their number. Thoughts differ
   // in length, so that a signal that merely rises or falls with the position looks better or worse
   // here than it is.
@@ -165,11 +165,11 @@ class ImportanceStudy {
     int64_t thoughts = 0;
     double trend = 0;
     int64_t trend_thoughts = 0;
-    std::vector<double> values;  // of the tokens of all thoughts
+    std::vector<double> values;  // a value for each token of all thoughts
     std::vector<double> by_bin = std::vector<double>(kTrendBins);
   };
   int64_t num_thoughts_ = 0;
-  std::vector<double> labels_;  // of the tokens of all thoughts
+  std::vector<double> labels_;  // a label for each token of all thoughts
   std::vector<double> label_by_bin_ = std::vector<double>(kTrendBins);
   std::vector<int64_t> tokens_by_bin_ = std::vector<int64_t>(kTrendBins);
   std::vector<Sums> signals_;
