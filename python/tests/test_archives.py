@@ -1,4 +1,4 @@
-"""The recorded runs behind docs/results.md, summarized by this code."""
+"""The recorded runs of docs/results.md, summarized by this code."""
 
 import json
 import tarfile
@@ -25,7 +25,7 @@ def archives(tmp_path_factory):
 
 
 def run_of(folder):
-    # Some archives have no times, since other programs ran meanwhile; answers without one would be left out.
+    # Some archives have no times, since other programs ran at the same time; answers without one would be left out.
     answers = (folder / "results.jsonl").read_text().count("\n")
     times = folder / "times.jsonl"
     if not times.exists() or times.read_text().count("\n") < answers:
@@ -54,7 +54,7 @@ def of_setting(run, **fields):
     return [line for line in run.results if all(line[name] == value for name, value in fields.items())]
 
 
-# docs/results.md: what an unpaired test called 0.16 and 0.48.
+# An unpaired test had p 0.16 and 0.48 for these results of docs/results.md.
 @pytest.mark.parametrize("evicted, won, lost, p", [("20%", 2, 13, 0.0074), ("10%", 1, 7, 0.0703)])
 def test_the_central_result_is_what_a_paired_test_says(archives, evicted, won, lost, p):
     full = of_setting(run_of(archives / "results-real/full"), policy="full", tiers="")

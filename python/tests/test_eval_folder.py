@@ -48,7 +48,7 @@ def whole(tmp_path_factory):
 
 
 def kill_at_random(command, folder, seed):
-    """Ends `command`, which goes on with the run of `folder`, ten times at random moments, then lets it end."""
+    """Ends `command`, which resumes the run of `folder`, ten times at random moments, then lets it end."""
     moments = random.Random(seed)
     began = time.monotonic()
     subprocess.run([*command(folder.with_name("timed"))], check=True)

@@ -111,7 +111,7 @@ def test_two_settings_that_differ_in_one_field_are_two(one, other, model, tmp_pa
     assert report.main(["summary", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "summary.md").read_text().count("| 0/2 |") + (
         tmp_path / "run" / "summary.md").read_text().count("/2 |") >= 2
-    # One is not gone on with as the other, nor are shards of both put together.
+    # A run of one is not resumed as the other, and shards of both are not merged.
     for name, of, shard in (("a", one, "0/2"), ("b", other, "1/2")):
         ebb.eval(model, out=tmp_path / name, shard=shard, **usual, **of)
     with pytest.raises(ebb.InvalidArgument, match='"settings" differs'):

@@ -1,4 +1,4 @@
-"""Options that do not exist are refused everywhere, and wrong values with what is expected."""
+"""Options that do not exist are refused everywhere, and errors about wrong values name the expected ones."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ def test_unknown_options_are_refused(model, engine, tmp_path):
             call()
     with pytest.raises(ebb.InvalidArgument, match='windw.*do you mean "window"'):
         ebb.eval(problems=1, settings=[{"windw": 16}])
-    with pytest.raises(ebb.InvalidArgument, match="list beside settings"):
+    with pytest.raises(ebb.InvalidArgument, match="separate list, not a member of settings"):
         ebb.eval(problems=1, settings=[{"budget": "25%"}])
     with pytest.raises(ebb.InvalidArgument, match="prompt_style: expected chat or raw"):
         ebb.eval(problems=1, prompt_style="rw")

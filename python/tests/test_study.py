@@ -157,7 +157,7 @@ def test_models_by_name(tmp_path, monkeypatch):
         ebb.Model("hf:org/repo")
     with pytest.raises(ebb.NotFound, match="no file"):
         ebb.Model("nowhere.gguf")
-    # The program is asked for what it knows.
+    # The package asks the program `ebb` for the path of a model's name.
     program = tmp_path / "ebb"
     answer = json.dumps({"name": "hf:org/repo", "path": ebb.find_model("pebble")})
     program.write_text(f'#!/bin/sh\ntest "$1 $2 $3" = "pull --json hf:org/repo" || exit 1\necho \'{answer}\'\n')

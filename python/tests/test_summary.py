@@ -114,7 +114,7 @@ def test_answers_are_paired_by_problem_and_seed():
 
     full, other = summarize_run(of("full", [1, 1, 0, 1]) + of("h2o", [0, 0, 1, 1]))
     assert (other["won_full"], other["lost_full"], other["p_full"]) == (1, 2, 1)
-    # Each of two seeds has the full cache's only answer as its partner.
+    # The answers of both seeds are paired with the full cache's only answer.
     full, other = summarize_run(of("full", [1, 0]) + of("random", [0, 0], 1) + of("random", [0, 1], 2))
     assert (other["won_full"], other["lost_full"]) == (1, 2)
     # An unfinished run: the answers of both alone are compared.

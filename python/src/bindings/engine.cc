@@ -341,7 +341,7 @@ class PyGeneration {
     }
   }
 
-  // Ends the generation where it stands.
+  // Ends the generation after the tokens generated so far.
   nb::dict End() {
     if (!result_.has_value()) {
       text_.clear();

@@ -1,5 +1,5 @@
 // Evaluations: the laboratory's own runs (ebb/lab/eval_run.h), with policies, prompts and judges in
-// Python beside the built-in ones.
+// Python as well as the built-in ones.
 #include "ebb/lab/eval_run.h"
 
 #include "bindings.h"
@@ -19,7 +19,7 @@ EvalSetting ReadSetting(const nb::dict& dict, const std::shared_ptr<Failure>& fa
   setting.engine = ReadEngine(dict);
   setting.session = ReadSession(dict);
   if (auto& lossless = setting.session.lossless; lossless.has_value()) {
-    constexpr int kDrafts = 8;  // of `ebb-lab eval`, too
+    constexpr int kDrafts = 8;  // also the default of `ebb-lab eval`
     const auto most = Get<int>(dict, "draft_max"), least = Get<int>(dict, "draft_min");
     lossless->draft_max = most.value_or(least.value_or(kDrafts));
     lossless->draft_min = least.value_or(lossless->draft_max);

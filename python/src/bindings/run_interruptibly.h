@@ -17,7 +17,8 @@
 namespace ebb::python {
 
 // Runs `work` on a thread of its own and without the GIL, while this one runs signals' handlers.
-// What they raise sets *cancel, and is raised when `work` has ended. REQUIRES: the GIL.
+// An exception that a handler raises sets *cancel, and is raised again when `work` has ended.
+// REQUIRES: the GIL.
 inline void RunInterruptibly(const std::function<void()>& work, std::atomic<bool>* cancel) {
   std::mutex mutex;
   std::condition_variable ended;

@@ -1,4 +1,5 @@
-// Studies beside evaluations: fidelity and importance (ebb/lab), and probabilities of given text.
+// Binds the studies other than evaluations: fidelity and importance (ebb/lab), and probabilities of
+// given text.
 #include <utility>
 
 #include "bindings.h"

@@ -368,28 +368,28 @@ class Engine:
         """Opens a session: one sequence of tokens with its cache and its policy.
 
         Args:
-            policy: what decides which rows stay: "full", "h2o", "attention", "lag_kv", ...
+            policy: selects the rows to keep: "full", "h2o", "attention", "lag_kv", ...
                 (`ebb.policies()`), with parameters as "h2o:heavy=64,recent=64".
             scorer: ranks rows instead of the policy's own scorer: a name (`ebb.scorers()`), or a
                 subclass of `ebb.Scorer`. Without a policy, and without tiers, it decides as `attention` does.
             placement: decides instead of the policy's own placement: a subclass of `ebb.Placement`.
-            budget: how much may stay: 1024 rows, "25%", "+512" beyond the protected rows, "64MiB".
-            sinks, window: tokens that always stay, the first generated and the newest.
+            budget: the amount to keep: 1024 rows, "25%", "+512" beyond the protected rows, "64MiB".
+            sinks, window: numbers of tokens that are never evicted, the first generated ones and the newest.
             interval: generated tokens between two decisions.
-            granularity: "token", "layer" or "head": what decides on its own.
+            granularity: unit of a decision: "token" (all layers together), "layer" or "head".
             t0: fast memory: a share of the unprotected full-precision rows ("30%"), or the engine's cap.
             t1: capacity memory, exact, the engine's: "none", "host" or "file[:FOLDER][,SIZE]".
-            t1_read: "all", or "select:mass=0.9,rows=N": what a generated token reads.
+            t1_read: "all", or "select:mass=0.9,rows=N": the rows that a generated token reads.
             t2: compressed memory: "50%:int8" of the unprotected rows that stay, or "old:int4", all old
                 rows.
-            evict: the share of the unprotected rows that goes: "10%".
-            evict_of: what that is a share of: "generated" or "alive".
+            evict: the share of the unprotected rows to evict: "10%".
+            evict_of: the rows that `evict` is a share of: "generated" or "alive".
             lossless: the policy only drafts; the text is the full cache's.
             verify: "exact" or "fast".
             draft_min, draft_max: tokens of a verifying step.
             context: tokens that the sequence may have; 0: the trained context.
             past_context: "refuse" or "rerotate".
-            seed: of policies that draw lots.
+            seed: for randomized policies.
             ledger: record where each row went, for `Token.moves` and `tiers_over_time()`. Without it
                 policies of many groups decide on several threads.
         """
@@ -404,8 +404,8 @@ class Engine:
         return Session(self, self._core.open(options), options)
 
     def resume(self, path: str | os.PathLike[str], **options: Unpack[SessionOptions]) -> Session:
-        """The session that `Session.save()` wrote to a file; `options` are those of `session()`, the
-        same as then. It goes on bit for bit as the one that was saved would have."""
+        """Resumes the session that `Session.save()` wrote to a file, with the `options` of `session()` that it was
+        opened with. It continues bit for bit as the saved one would have."""
         _check_names(options, Engine.session)
         opened = self._options(dict(options))
         opened.setdefault("ledger", True)
@@ -501,7 +501,7 @@ class Generation:
 
     Iterate over it, or `run()` it to its end. The step that reads a token is computed before the
     token is yielded, without the interpreter's lock. Ctrl-C, `close()` and leaving the loop end it
-    between two steps: the session then stands after the last token that was yielded.
+    between two steps: the session then ends with the last token that was yielded.
     """
 
     def __init__(self, core: Any) -> None:
@@ -519,7 +519,7 @@ class Generation:
         return Token(token, text, is_thought, [Move(*move) for move in moves], rows_evicted)
 
     async def __aiter__(self) -> AsyncIterator[Token]:
-        """Each step runs on another thread, so that an event loop goes on meanwhile."""
+        """Runs each step on another thread, so that the step does not block the event loop."""
         while (token := await asyncio.to_thread(next, self, None)) is not None:
             yield token
 
@@ -537,7 +537,7 @@ class Generation:
         self._core.end_thought()
 
     def close(self) -> None:
-        """Ends the generation where it stands."""
+        """Ends the generation after the tokens generated so far."""
         self._core.end()
 
     @property
@@ -555,7 +555,7 @@ class Rows(NamedTuple):
         positions: int32 [rows].
         tiers: uint8 [rows]: 0 fast memory, 1 capacity memory, 2 compressed.
         keys: float32 [rows, head_dim], after RoPE, rounded as they are stored.
-        values: the same; None where they are parts of the keys.
+        values: the same shape and type; None if a value is a part of its key (latent attention).
     """
 
     positions: NDArray[np.int32]
@@ -671,7 +671,7 @@ class Session:
                 print(token, end="", flush=True)
 
         Args:
-            prompt: text or tokens; None: goes on where the session stands.
+            prompt: text or tokens; None: continues from the session's last token.
             max_tokens: -1: until something else ends it.
             temperature: 0 always takes the likeliest token.
             repeat_penalty: divides the logits of tokens among the last `repeat_last_n` tokens of
@@ -743,7 +743,7 @@ class Session:
     # State
 
     def fork(self) -> Session:
-        """A copy that goes on independently and shares full pages of rows."""
+        """Returns an independent copy that shares full pages of rows."""
         copy = Session(self.engine, self._core.fork(), self._options)
         if self._talk is not None:
             copy._talk = _ebb.Conversation.decode(self._talk.encode())
@@ -763,7 +763,7 @@ class Session:
         self._core.set_t0_share(share)
 
     def park(self) -> None:
-        """Moves all rows of T0 to T1 and gives their memory back; the session goes on at any time."""
+        """Moves all rows of T0 to T1 and frees their memory; the session can continue at any time."""
         self._core.park()
 
     # What there is to see

@@ -75,7 +75,7 @@ class ChainSet:
 
     @property
     def compression(self) -> str:
-        """The compression ratio, or the limit of rows that stands in its place."""
+        """The compression ratio, or the limit of rows that replaces it."""
         if self.policy == "full" and not self.tiers:
             return "1"
         return (split_tiers(self.tiers)[1] or format_budget(self.budget)
@@ -419,7 +419,7 @@ def compare(parts: Iterable[Run], *, resamples: int = 1000, seed: int = 1) -> Js
 
 
 def options_in_name(record: Json, summary: Sequence[Json]) -> str:
-    """Returns a setting's options where nothing else tells it from another setting, else nothing."""
+    """Returns a setting's options if they alone distinguish it from another setting, else nothing."""
     same = [other for other in summary if all(record[key] == other[key] for key in ("policy", "budget", "tiers"))]
     return record["options"] if any(other["options"] != record["options"] for other in same) else ""
 

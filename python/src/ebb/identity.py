@@ -1,4 +1,4 @@
-"""What a policy, a prompt or a judge in Python is, so that answers of different ones are never put together.
+"""Identifies a policy, a prompt or a judge in Python, so that answers of different ones are never merged.
 
 Two objects have one identity only if their code, the values that it was made with (closures, defaults, arguments of
 `functools.partial`, attributes) and the helpers of its own module are the same.
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
 
 class _Unknown(Exception):
-    """Something whose value cannot be told."""
+    """An object that the identity cannot include, since its value cannot be determined."""
 
 
 class _Description:
@@ -134,7 +134,7 @@ def identity(thing: Any, argument: str) -> Identity:
     """The identity of a callable, or of a pair (name, callable), which the name alone identifies.
 
     Raises:
-        InvalidArgument: it holds something whose value cannot be told; the pair is needed then.
+        InvalidArgument: it holds an object whose value cannot be determined; give the pair then.
     """
     if isinstance(thing, tuple):
         if len(thing) != 2 or not isinstance(thing[0], str) or not thing[0] or not callable(thing[1]):
@@ -146,7 +146,7 @@ def identity(thing: Any, argument: str) -> Identity:
     except _Unknown as unknown:
         held = unknown.args[0]
         raise InvalidArgument(
-            f"{name} holds a {type(held).__name__}, whose value cannot be told, so that its answers could be taken "
+            f"{name} holds a {type(held).__name__}, whose value cannot be determined, so its answers could be taken "
             f'for those of another one; name it: ("{name} of ...", {name})', field=argument) from None
     module = getattr(thing, "__module__", None) or type(thing).__module__
     digest = hashlib.sha256(described.encode()).hexdigest()[:12]

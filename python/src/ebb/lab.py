@@ -41,7 +41,7 @@ def _check_options(setting: dict[str, Any]) -> None:
         if key in known:
             continue
         if key in ("policy", "budget", "seed"):
-            raise InvalidArgument(f'"{key}" is a list beside settings', field="settings")
+            raise InvalidArgument(f'"{key}" is a separate list, not a member of settings', field="settings")
         close = difflib.get_close_matches(key, known, 1)
         raise InvalidArgument(f'there is no option "{key}"' + (f'; do you mean "{close[0]}"?' if close else
                                                                f'; there are {", ".join(known)}'), field="settings")
@@ -78,7 +78,7 @@ def _settings(
 ) -> list[dict[str, Any]]:
     """The grid of `ebb-lab eval`, in its order: settings, policies, budgets, seeds."""
     grid: list[dict[str, Any]] = []
-    codes: dict[str, Any] = {}  # what a name that the caller gave stands for
+    codes: dict[str, Any] = {}  # the code of each name that the caller gave
     for given in settings:
         _check_options(given)
         for policy in policies:
@@ -228,22 +228,22 @@ def eval(
         task: "pebble", or a file of problems: "GSM8K.jsonl[:gsm8k]".
         problems: how many of them; 0: all of the file.
         policies: names, and subclasses of `ebb.Scorer` or callables that make one, which decide as `attention` does. A
-            pair ("name", scorer) names one whose identity cannot be found; the name then stands for it.
+            pair ("name", scorer) names one whose identity cannot be determined; the name then identifies it.
         budgets: for each policy that takes one: "25%", 1024.
         settings: options of `Engine` and of `Engine.session()` that all policies are run with, a dictionary for each
             setting: {"t0": "50%", "evict": "5%"}, {"kv_type": "q4"}; a `scorer` may be as in `policies`, and a
             `placement` a subclass of `ebb.Placement`.
-        seeds: of sampling, and of policies that draw lots; others are run once at temperature 0.
-        seed: of pebble's problems, and of the order of a file's options.
+        seeds: for sampling and for randomized policies; others are run once at temperature 0.
+        seed: for pebble's problems, and for the order of a file's options.
         temperature: 0 always takes the likeliest token.
-        max_tokens: of an answer; 0: the task's own limit.
-        prompt_preset: how the questions of a file are put: "plain", or as a paper did: "hierarchy", "epikv", "dms",
+        max_tokens: most tokens of an answer; 0: the task's own limit.
+        prompt_preset: the prompt for questions of a file: "plain", or a paper's: "hierarchy", "epikv", "dms",
             "lazy_eviction".
         prompt_style: "chat", through the model's chat template, or "raw".
-        prompt: in place of the preset: called with a `Problem`, gives what the user says, such as a template of your
+        prompt: in place of the preset: called with a `Problem`, returns the user's message, such as a template of your
             own or examples before the question.
-        judge: in place of the task's own: called with a `Problem` and the text behind the thought (all of it where the
-            thought does not end), gives True or False, or "right", "wrong", "no_answer" or "empty", or a pair of such
+        judge: in place of the task's own: called with a `Problem` and the text after the thought (all of it if the
+            thought does not end), returns True or False, or "right", "wrong", "no_answer" or "empty", or a pair of such
             and the answer that it found. Called from several threads.
         workers: problems at a time, a thread each; 0: one for each core.
         batch: step so many problems together, a multiple of 4; 0: each by itself.
@@ -291,12 +291,12 @@ def eval(
 
 
 def judge(text: str, reference: str, kind: str = "number", options: Sequence[str] = ()) -> Verdict:
-    """Judges a text as `ebb-lab eval` does, whoever wrote it.
+    """Judges any text as `ebb-lab eval` judges answers.
 
         ebb.judge("3 + 4 = 7, so the answer is 7.", "7").correct
 
     Args:
-        text: what a model wrote; what follows "</think>" is judged, or all of it where nothing does.
+        text: a model's text; the part after "</think>" is judged, or all of it if nothing follows that tag.
         reference: the right answer.
         kind: "number" (GSM8K, AIME), "formula" (MATH: by value, with math-verify), "option" (a letter) or "word".
         options: of kind "option": the texts of A, B, ...
@@ -310,7 +310,7 @@ def judge(text: str, reference: str, kind: str = "number", options: Sequence[str
 
 
 class Verdict(NamedTuple):
-    """What a judge found.
+    """The result of a judge.
 
     Attributes:
         correct: whether the answer is right.
@@ -328,10 +328,10 @@ class Verdict(NamedTuple):
 def summarize(answers: pandas.DataFrame, *, against: str = "") -> pandas.DataFrame:
     """One row for each setting, seeds put together, with the figures of `python3 -m ebb.report summary`: `accuracy`
     with the 95 % interval of Clopper and Pearson (`low`, `high`), `won` and `lost` against the full cache with the
-    exact p of McNemar's test (`p`, and `p_holm` with Holm's correction over the table), and means of what the cache
-    took over the answers that began.
+    exact p of McNemar's test (`p`, and `p_holm` with Holm's correction over the table), and means of the cache's
+    tokens, bytes and reads over the answers that began.
 
-    against: test against this setting too, called as in the column `setting`; adds `won_against`, `lost_against`,
+    against: also test against this setting, named as in the column `setting`; adds `won_against`, `lost_against`,
         `p_against` and `p_against_holm`.
     """
     pandas = _pandas()

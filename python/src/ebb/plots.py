@@ -1,4 +1,4 @@
-"""Pictures of what a cache does (matplotlib; `pip install './python[lab]'` in a checkout).
+"""Draws the figures of a cache (matplotlib; `pip install './python[lab]'` in a checkout).
 
 Each function draws into `ax`, a new one unless given, and returns it.
 """

@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of_merge.add_argument("--out", required=True, metavar="FOLDER", help="for the run and its summary")
     for command in (of_summary, of_merge):
         command.add_argument("--against", default="", metavar="SETTING",
-                             help="test every setting against this one too (McNemar's p), called as in the table")
+                             help="also test every setting against this one, named as in the table (McNemar's p)")
         command.add_argument("--json", action="store_true", help="print the summary, with times, in one line")
     of_merge.add_argument("--any-version", action="store_true",
                           help="put answers of different versions of ebb together too")

@@ -24,7 +24,7 @@ def is_full_cache(record: Json) -> bool:
 
 
 def keeps_every_row(record: Json) -> bool:
-    """Whether a setting is a full cache, wherever its rows lie: in a single tier or, exactly, in two."""
+    """Returns whether a setting is a full cache, with its rows in a single tier or, exactly, in two."""
     return record["policy"] == "full" and not record["budget"] and all(
         re.fullmatch(r"t0=.*|t1=.*|evict=0%", word) for word in record["tiers"].split())
 
@@ -140,8 +140,8 @@ def _verdicts(path: Path) -> dict[tuple[int, int], Json]:
 
 
 def gaps(run: Run) -> list[str]:
-    """Sentences that say what the files of a run lack, with the numbers, and in what its machines differ; none of a
-    whole run of one machine."""
+    """Returns sentences that name the answers missing in a run's files, with their number, and the properties in which
+    its machines differ. The list is empty for a complete run of one machine."""
     texts = machine_notes(run)
     texts += [f"The last line of {Path(path).name} is cut." for path in run.cut]
     there, asked = len(run.results), run.num_asked
@@ -195,7 +195,7 @@ def machines(runs: Iterable[Run]) -> list[Json]:
 
 
 def machine_notes(run: Run) -> list[str]:
-    """Sentences that say in what the machines of a run differ; none where they round alike."""
+    """Returns sentences that name the properties in which a run's machines differ; none if they round alike."""
     notes = []
     for key in _MACHINE:
         values = list(dict.fromkeys(one.get(key, "") for one in run.manifest.get("made_by", [])))

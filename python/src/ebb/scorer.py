@@ -38,7 +38,7 @@ class Needs:
 
 
 class _Part:
-    """What scorers and placements are told about the cache that they are for."""
+    """Describes the cache to scorers and placements."""
 
     name: str = ""
     shape: ModelShape

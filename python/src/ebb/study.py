@@ -1,4 +1,4 @@
-"""Studies beside evaluations: how far a setting is from the full cache, and which tokens matter."""
+"""Studies other than evaluations: the distance of a setting from the full cache, and the tokens that matter."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def fidelity(
 
 
 class Importance(NamedTuple):
-    """What `importance()` found.
+    """The result of `importance()`.
 
     Attributes:
         labels: a row for each problem: `outcome` ("labelled"; "wrong", "no thought" or "not repeated"), and where it is
@@ -144,7 +144,7 @@ def profile(
     **options: Unpack[ModelSessionOptions],
 ) -> dict[str, Any]:
     """Measures where attention goes and where rows lie while a prompt is answered, and what moves cost: the record of
-    `ebb-lab profile --json`, by that program (on the PATH, or at EBB_PROGRAM with "-lab" behind it).
+    `ebb-lab profile --json`, by that program (on the PATH, or at EBB_PROGRAM with "-lab" appended).
 
     docs/dev/formats.md has the fields, and `ebb.profile_page.profile_page(record)` draws them.
 

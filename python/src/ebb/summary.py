@@ -54,8 +54,8 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 def _pairs(answers: Sequence[Json], others: Sequence[Json]) -> list[tuple[bool, bool]]:
-    """Whether either of two settings was right, for each answer of the first that has a partner: the answer to the same
-    problem with the same seed, or with the only seed of the second setting."""
+    """Pairs each answer of the first setting with the second setting's answer to the same problem with the same seed, or
+    with the second setting's only seed. Returns for each pair whether each of the two is right; omits other answers."""
     by_seed = {(other["problem"], other["seed"]): other["correct"] for other in others}
     seeds = {other["seed"] for other in others}
     only = next(iter(seeds)) if len(seeds) == 1 else None
@@ -68,8 +68,8 @@ def _pairs(answers: Sequence[Json], others: Sequence[Json]) -> list[tuple[bool, 
 
 
 def compared(answers: Sequence[Json], others: Sequence[Json]) -> Json:
-    """How a setting compares with another one: `won` and `lost` problems with McNemar's p, or with Fisher's where they
-    answered no problem in common, which wins and loses none."""
+    """Compares a setting with another one: counts `won` and `lost` problems with McNemar's p. If the two answered no
+    problem in common, both are None and p is Fisher's."""
     pairs = _pairs(answers, others)
     if not pairs:
         counts = [dict(correct=sum(one["correct"] for one in of), n=len(of)) for of in (answers, others)]
