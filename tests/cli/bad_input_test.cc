@@ -428,7 +428,7 @@ TEST_F(HardTimesTest, OptionsOfTheSameMeaningAreTaken) {
     EXPECT_EQ(end.exit_code, 0) << end.err;
     EXPECT_EQ(end.out, Run(ours + "--kv-type q8").out) << theirs;
   }
-  // Behind an option that takes a value such words are its value.
+  // After an option that takes a value, such words are its value.
   EXPECT_EQ(Run("run --threads 1 --raw -n 4 --temp 0 -m MODEL -p -c").exit_code, 0);
 }
 

@@ -155,7 +155,7 @@ TEST_F(ChatTest, TheLastQuestionIsAnsweredAgainInPlaceOfItsAnswer) {
   EXPECT_EQ(end.out, "yes\nyes\nyes\n") << end.err;
   EXPECT_THAT(end.err, HasSubstr("nothing was asked yet"));
   EXPECT_EQ(TokensRead(end.err), TokensRead(Talk(model_->path(), "one\ntwo\n/stats\n").err));
-  // At a temperature the second answer draws other lots.
+  // At a temperature above 0 the second answer uses other random draws.
   const std::string path = model_->path();
   ProgramRun run = {.arguments = Words("chat --temp 5 --threads 1 -n 8 --ignore-eos -m " + path),
                     .input = "one\n/regen\n"};

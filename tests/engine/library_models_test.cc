@@ -1,6 +1,6 @@
-// Models besides the dense ones of the other tests, one of each kind: mixtures of experts, sliding
-// windows with attention sinks, recurrent state together with attention. No bit depends on tiers,
-// pieces of prompts, neighbours in a step, forks or files.
+// Tests models other than the dense ones of the other tests, one of each kind: mixtures of experts,
+// sliding windows with attention sinks, recurrent state together with attention. No bit depends on
+// tiers, pieces of prompts, other sequences in a step, forks or files.
 #include <gmock/gmock.h>
 
 #include <algorithm>

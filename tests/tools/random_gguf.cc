@@ -14,7 +14,7 @@ namespace {
 
 using Options = ebb::RandomGgufOptions;
 
-// Each name of RandomGgufOptions to what takes its value.
+// Maps each name of RandomGgufOptions to the member that it sets.
 std::map<std::string, std::function<bool(const std::string&)>> Setters(Options* o) {
   std::map<std::string, std::function<bool(const std::string&)>> setters;
   const auto text = [&](const char* name, std::string* target) {

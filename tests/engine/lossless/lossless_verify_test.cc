@@ -52,7 +52,7 @@ SamplingOptions OptionsOf(const Sampling& sampling) {
 struct Draft {
   std::string name;
   PolicySpec policy;
-  EngineTiers tiers;  // where T1 lies
+  EngineTiers tiers;  // the place of T1
 };
 
 std::vector<Draft> Drafts() {

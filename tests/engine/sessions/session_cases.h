@@ -13,7 +13,7 @@ namespace ebb {
 struct SessionCase {
   std::string name;
   SessionOptions options;
-  std::optional<EngineTiers> tiers = {};  // of the engine
+  std::optional<EngineTiers> tiers = {};  // the engine's tiers
 };
 inline std::ostream& operator<<(std::ostream& out, const SessionCase& c) { return out << c.name; }
 

@@ -82,7 +82,7 @@ TEST_F(MemoryReportTest, ATokenOfARunningRequestIsExplained) {
     EXPECT_EQ(group["tier"], "T0");
     EXPECT_EQ(group["why"], "protected: a token of a prompt");
   }
-  // Of the tokens behind the prompt, some moved by their scores and some are gone.
+  // The policy moved some of the tokens after the prompt, and evicted some.
   std::string all;
   for (int position = 60; position < 160; position += 4) {
     const json one = client.Get(fmt::format("/v1/requests/mine/tokens/{}", position)).json();

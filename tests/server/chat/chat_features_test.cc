@@ -1,5 +1,5 @@
-// Tests what the chat page does around an answer: files, drafts, titles, search, export and import,
-// settings of one chat, the use of the context, why a token lies in its tier, paper and fingers.
+// Tests features of the chat page: files, drafts, titles, search, export and import, settings of
+// one chat, the use of the context, why a token is in its tier, printing and touch.
 #include <string>
 
 #include "tests/server/chat/chat_page_fixture.h"
@@ -253,7 +253,7 @@ TEST_F(ChatFeaturesTest, ChatsAreExportedAndImported) {
   Reload();
   EXPECT_EQ(Count(".message"), 2u);
   Ask(Question(2));
-  EXPECT_EQ(Run("sent.messages.length"), 3) << "an imported chat goes on";
+  EXPECT_EQ(Run("sent.messages.length"), 3) << "an imported chat continues";
 }
 
 TEST_F(ChatFeaturesTest, AChatHasSettingsOfItsOwn) {
