@@ -24,8 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-// kLargestWeight is the largest weight as an integer: 2^16 less what rounding may add. A weight is
-// scale * (256 * high + low).
+// kLargestWeight is the largest weight as an integer: 2^16 less the most that rounding may add. A
+// weight is scale * (256 * high + low).
 inline constexpr float kLargestWeight = 65528;
 struct WeightsOfFour {  // for four rows
   uint8_t high[4], low[4];

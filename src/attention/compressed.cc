@@ -137,7 +137,7 @@ void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* 
   for (; first < head_dim; ++first) *to++ = static_cast<std::byte>((*n)[first]);
 }
 
-// BlockPlace says where the int4 values of a block lie.
+// BlockPlace locates the int4 values of a block.
 struct BlockPlace {
   int bytes = 0;  // offset of the block
   int count = 0;  // number of elements
@@ -155,7 +155,7 @@ BlockPlace PlaceOfBlock(int block, int head_dim) {
   }
   return {.bytes = of_pair, .count = kValueBlock, .shift = block % 2 * 4};
 }
-// ValuePlace says in which byte of a block a value lies, and at which bits.
+// ValuePlace locates a value in a block: its byte, and its bits there.
 struct ValuePlace {
   int byte, shift, mask;
 };

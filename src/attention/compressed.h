@@ -125,8 +125,8 @@ struct CompressedLayout {
   return LayoutOf(format.type, format.head_dim, format.has_values);
 }
 
-// KeyPlace says where key i of a group of 64 keys of int4 lies: its low 4 bits are the nibble at
-// bit `low_shift` of byte `low`, its high 2 bits begin at bit `high_shift` of byte `high`. int3 has
+// KeyPlace locates key i in a group of 64 keys of int4: its low 4 bits are the nibble at bit
+// `low_shift` of byte `low`, its high 2 bits begin at bit `high_shift` of byte `high`. int3 has
 // only the low bits. If a group is unpacked to 64 bytes, low nibbles first, then the even bytes are
 // keys 0..31 and the odd bytes keys 32..63, which gives two vectors of 16-bit numbers at once.
 struct KeyPlace {

@@ -247,7 +247,7 @@ FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows 
           .soft_cap = shape_.soft_cap};
 }
 
-// Returns where a unit's states are stored; its weights go to `p`.
+// Returns the addresses of a unit's states; its weights are written to `p`.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
   const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;

@@ -26,9 +26,9 @@
 
 namespace ebb {
 
-// MassTarget says where the mass of one query's rows is added: one array per query head, with rows
-// in visible order. Query heads may share an array, which then receives their sum. The arrays are
-// never cleared.
+// MassTarget holds the arrays to which the mass of one query's rows is added: one array per query
+// head, with rows in visible order. Query heads may share an array, which then receives their sum.
+// The arrays are never cleared.
 struct MassTarget {
   std::span<float* const> per_query_head;  // [num_q_heads], each [elements]; empty: no mass
   // not_finite is set to true if a state of the layer is not finite; the layer's mass is then not

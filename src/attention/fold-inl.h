@@ -68,8 +68,8 @@ HWY_INLINE void WithConstant(int n, const Body& body) {
   body(std::integral_constant<int, kMost>());
 }
 
-// Fetch says whether a pass prefetches the next chunk while it reads the current one; exactly one
-// of the passes over a row must.
+// Fetch selects whether a pass prefetches the next chunk while it reads the current one; exactly
+// one of the passes over a row must prefetch.
 enum class Fetch { kNothing, kAhead };
 
 template <size_t kBytes>

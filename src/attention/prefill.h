@@ -82,7 +82,7 @@ class PrefillAttention {
   }
   void PlanTile(int kv_head, int tile, bool in_slices);
   [[nodiscard]] PrefillInput Tile(int kv_head, int tile) const;
-  // Return where the output of a unit's tile is written, and where the result of a slice is stored
+  // Return the address of the output of a unit's tile, and the address of the result of a slice
   // until it is merged.
   [[nodiscard]] PrefillOutput OutputOf(const Unit& unit);
   [[nodiscard]] PrefillOutput SliceOf(size_t unit);

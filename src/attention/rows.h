@@ -44,7 +44,7 @@ struct PageFormat {
   [[nodiscard]] size_t PageBytes() const { return kRowsPerPage * RowBytes(); }
 };
 
-// ChosenRows is a subset of a view's rows, divided into chunks. Start says where a chunk begins.
+// ChosenRows is a subset of a view's rows, divided into chunks. Start is the beginning of a chunk.
 struct ChosenRows {
   struct Start {
     uint32_t range;
@@ -89,7 +89,7 @@ struct CompressedFormat {
   CompressedType type = CompressedType::kInt8;
   int head_dim = 0;
   bool has_values = true;  // false: values are parts of keys; see PageFormat
-  // in_ggml_blocks says that records are rows of ggml's quantized types
+  // in_ggml_blocks is true if records are rows of ggml's quantized types
   // (src/attention/ggml_records.h), which ggml's backends can read without ebb's kernels. Attention
   // on the processor cannot read them.
   bool in_ggml_blocks = false;

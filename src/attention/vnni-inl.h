@@ -24,7 +24,7 @@ using VecI = hn::Vec<I32>;
 inline constexpr int kWords = 2 * kLanes;  // 16-bit numbers per vector
 inline constexpr int kVectorBytes = 4 * kLanes;
 
-// Dots says how products of integers are summed. kVnni needs AVX-512 VNNI.
+// Dots selects how products of integers are summed. kVnni needs AVX-512 VNNI.
 enum class Dots { kPortable, kVnni };
 
 }  // namespace HWY_NAMESPACE

@@ -13,8 +13,8 @@ namespace ebb {
 // to stderr. Cheap after the first call; any thread may call it.
 void InitLlamaRuntime();
 
-// InstructionSet says of an instruction set whether ggml was compiled for it and whether the
-// processor has it.
+// InstructionSet names an instruction set, and records whether ggml was compiled for it and whether
+// the processor has it.
 struct InstructionSet {
   const char* name;
   bool is_needed = false;

@@ -36,8 +36,8 @@ std::optional<T> ValueOf(const std::array<Named<T>, n>& table, std::string_view 
   return std::nullopt;
 }
 
-// Returns the value with this name. Errors: InvalidArgument, listing the valid names; `what` says
-// in the message what kind of name it is.
+// Returns the value with this name. Errors: InvalidArgument, listing the valid names; `what` names
+// the kind of name in the message.
 template <typename T, size_t n>
 Result<T> ParseName(const std::array<Named<T>, n>& table, std::string_view what,
                     std::string_view name) {

@@ -12,9 +12,9 @@ inline constexpr int kRowsPerPage = 64;
 // Returns the number of pages that `num_rows` rows take.
 constexpr size_t PagesFor(size_t num_rows) { return (num_rows + kRowsPerPage - 1) / kRowsPerPage; }
 
-// Slot says where a row lies among the pages of its stream: row `value % 64` of page `value / 64`.
-// A row has three different numbers: its position in the sequence, its index in a list of rows in
-// order of position, and its slot.
+// Slot locates a row in the pages of its stream: row `value % 64` of page `value / 64`. A row has
+// three different numbers: its position in the sequence, its index in a list of rows in order of
+// position, and its slot.
 struct Slot {
   uint32_t value = 0;
 

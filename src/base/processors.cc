@@ -60,7 +60,7 @@ int CountCores(std::span<const int> cpus, const std::string& root) {
 }  // namespace
 
 std::vector<int> CpusInMask(const ReadAffinity& read) {
-  // kMostCpus is where the search ends; no kernel supports so many (8192 in 2024).
+  // kMostCpus ends the search; no kernel supports so many (8192 in 2024).
   constexpr int kMostCpus = 1 << 20;
   for (int room = CPU_SETSIZE; room <= kMostCpus; room *= 2) {
     const std::unique_ptr<cpu_set_t, CpuSetDeleter> mask(CPU_ALLOC(room));

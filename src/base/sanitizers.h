@@ -1,4 +1,5 @@
-// Says with which sanitizers the program was built: g++ defines a macro, clang has a feature.
+// Defines constants for the sanitizers that the program was built with. g++ shows a sanitizer by a
+// macro, clang by a feature.
 #ifndef EBB_BASE_SANITIZERS_H_
 #define EBB_BASE_SANITIZERS_H_
 

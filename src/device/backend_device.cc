@@ -91,7 +91,7 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
 
 BackendDevice::~BackendDevice() {
   if (IsLost()) {
-    // Gives up a lost device's memory without freeing it, because freeing would end the process.
+    // Leaks a lost device's memory, because freeing would end the process.
     Leak(&rows_.buffer);
     Leak(&staging_);
     for (Slab& slab : slabs_) Leak(&slab.buffer);

@@ -36,8 +36,8 @@ class RowTransfers {
   // finite, and writes to the row `unread`. Errors: OutOfMemory if the device has no memory, with
   // nothing changed; Internal, and exceptions of ggml, if the device failed.
   Status Read(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t spare, std::byte* to);
-  // Contents says whether rows are F16 numbers, or arbitrary bits, which some backends change when
-  // they copy them as floats.
+  // Contents declares whether rows are F16 numbers, or arbitrary bits, which some backends change
+  // when they copy them as floats.
   enum class Contents { kHalves, kBits };
   Status Write(ggml_tensor* rows, std::span<const int32_t> numbers, int32_t unread,
                Contents contents, const std::byte* from);
@@ -52,8 +52,7 @@ class RowTransfers {
   [[nodiscard]] size_t device_bytes() const;
   // Frees the device's memory; the next transfer allocates it again.
   void Release() { buffers_.reset(); }
-  // Gives up the device's memory without freeing it, because freeing memory of a lost device would
-  // end the process.
+  // Leaks the device's memory, because freeing memory of a lost device would end the process.
   void Abandon() { Leak(&buffers_); }
 
  private:

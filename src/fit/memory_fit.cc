@@ -352,7 +352,7 @@ class MemoryOf {
   const double t0_share_ = tiers_.shares.t0_share.value_or(kDefaultT0Share);
   const bool in_file_ = tiers_.engine.t1.value_or(T1Place::kFile) == T1Place::kFile;
   const bool reads_selectively_ = ReadsSelectively(tiers_.shares);
-  // is_ranked_ says whether a scorer ranks rows by their mass.
+  // is_ranked_ is true if a scorer ranks rows by their mass.
   const bool is_ranked_ = request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_});
   const PageFormat format_ = PageFormat::Of(shape_, request_.kv_type);
   CompressedFormat compressed_ =

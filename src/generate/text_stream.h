@@ -84,7 +84,8 @@ class TextStream {
   // Passes on the pending bytes up to the end of the thought. Returns false if the end has not come
   // yet.
   bool EndThought(Hold hold);
-  // Passes on channel marks, and decides what follows them. Returns false if this takes more bytes.
+  // Passes on channel marks, and decides about the text after them. Returns false if this takes
+  // more bytes.
   bool PassMarks(Hold hold);
   [[nodiscard]] size_t HeldBytes(Hold hold) const;
   void Emit(size_t size, TextPart part);

@@ -149,7 +149,7 @@ class PageMap {
   }
   // Returns whether pages of T1 have permanent addresses in addition to their staged copies.
   [[nodiscard]] bool T1HasAddresses() const { return stage_ != nullptr && stores_.t1->MayStay(); }
-  // Returns where the stage must write the address of a staged T1 page.
+  // Returns the pointer to which the stage must write the address of a staged T1 page.
   [[nodiscard]] std::byte** StagedAddress(int stream, size_t page) {
     return &streams_[stream].pages[page];
   }

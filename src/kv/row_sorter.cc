@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-// kRowsPerStray says when sorting pays: once one row in this many has strayed, because sorting
+// kRowsPerStray is the number of rows for each stray row from which sorting pays, because sorting
 // copies about this many rows for each stray.
 constexpr size_t kRowsPerStray = 16;
 // kRowsAhead is how many moves ahead the sorter prefetches rows, because they lie anywhere in

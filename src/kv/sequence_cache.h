@@ -77,9 +77,9 @@ class StagedStep {
   void WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const;
   void ReadWantedRows() const;
-  // Says that the work which reads the rows was launched. Called for part 0.
+  // Notifies the cache that the work that reads the rows was launched. Called for part 0.
   void ReleaseLayer(int attention) const;
-  // Says that all parts have read the rows. Called for part 0; optional.
+  // Notifies the cache that all parts have read the rows. Called for part 0; optional.
   void EndLayer(int attention) const;
   // Ends the step. Returns the first error of its reads, or of the writes of earlier moves.
   [[nodiscard]] Status End();

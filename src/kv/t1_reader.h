@@ -23,13 +23,13 @@
 
 namespace ebb {
 
-// T1Reading says how a step reads T1. kStaged: a layer ahead into other memory. kInPlace: at the
+// T1Reading selects how a step reads T1. kStaged: a layer ahead into other memory. kInPlace: at the
 // rows' permanent addresses, if T1 allows it. kSelected: only pages with rows that a layer names by
 // WantRows(). kStagedAndCached: all rows, but pages that selective steps keep in memory are used
 // from there and not read again.
 enum class T1Reading { kStaged, kInPlace, kSelected, kStagedAndCached };
 
-// CachedT1 says how many pages of T1 stay in memory between steps that read selected rows.
+// CachedT1 counts the pages of T1 that stay in memory between steps that read selected rows.
 struct CachedT1 {
   double share = 0;           // of all
   uint64_t t0_cap_bytes = 0;  // which the pages of T0 and those in memory share; 0: no cap
@@ -52,8 +52,8 @@ class T1Reader {
   // Begins a step: allocates memory and starts to read. Errors: OutOfMemory, those of a file; the
   // caller must call End() even then. REQUIRES: FindAddresses() was called.
   Status Begin(T1Reading reading);
-  // Stages the rows of an attention's layer. This and the functions up to ReadWantedRows() do what
-  // StagedStep's functions of these names do.
+  // Stages the rows of an attention's layer. This and the functions up to ReadWantedRows()
+  // implement StagedStep's functions of these names.
   void StageLayer(int attention, int part) const {
     if (ReadsAhead()) stage_->StageLayer(stage_of_attention_[attention], part);
   }

@@ -46,7 +46,7 @@ struct ScorerRow {
   ScorerFactory make;  // null: the extension makes it
   ScorerNeed need = ScorerNeed::kNothing;
   bool draws_lots = false;  // its seed matters
-  // Is true if a score below 0 means that the row's segment has no room for it. Placements by
+  // Declares that a score below 0 means that the row's segment has no room for it. Placements by
   // segments then evict the row even if the budget has room.
   bool negative_means_no_room = false;
   const PolicyExtension* extension = nullptr;

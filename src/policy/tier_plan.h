@@ -36,8 +36,8 @@ struct TierCaps {
 // room for the rows of one interval, which arrive between two decisions.
 [[nodiscard]] TierCaps CapsOf(const EngineTiers& tiers, const RowsAvailable& rows, int interval);
 
-// Protected says what becomes of protected rows that neither T0 nor T1 has room for. kStay: the
-// decision is refused. kMayGo: the oldest are evicted, but never the first few rows of the
+// Protected selects the treatment of protected rows for which neither T0 nor T1 has room. kStay:
+// the decision is refused. kMayGo: the oldest are evicted, but never the first few rows of the
 // sequence; only drafts of lossless sessions lose rows so, since their store keeps every row.
 enum class Protected { kStay, kMayGo };
 // Returns MakePolicy() of a policy whose placement treats protected rows so.

@@ -63,8 +63,8 @@ class RecordWriter {
  public:
   explicit RecordWriter(const CompressedPages* pages) : pages_(pages) {}
 
-  // Returns where the caller must write, before its next call, the record that belongs at `record`.
-  // May throw std::bad_alloc.
+  // Returns the address at which the caller must write, before its next call, the record that
+  // belongs at `record`. May throw std::bad_alloc.
   std::byte* Add(std::byte* record) {
     if (!pages_->IsOnDevice()) return record;
     if (packed_.size() >= kEditBytes) Flush();

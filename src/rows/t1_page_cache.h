@@ -50,9 +50,8 @@ class T1PageCache {
   Status Begin(const StepSize& size);
   // Begins the next layer of the step. The addresses of the layer before are no longer valid.
   void BeginLayer();
-  // Requests a page: sets *address to where it will lie when Read() has returned. A second request
-  // in a layer changes nothing. REQUIRES: the step requests no more pages than Begin() was called
-  // for.
+  // Requests a page: sets *address to its address once Read() has returned. A second request in a
+  // layer changes nothing. REQUIRES: the step requests no more pages than Begin() was called for.
   void Want(PageId page, std::byte** address);
   // Notes that this layer will probably want the page in the next step, so that it can be read
   // ahead.

@@ -59,7 +59,7 @@ class WindowCheckpoints {
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
 
  private:
-  // Does what NearestUpTo() does for the layers with this window alone.
+  // Implements NearestUpTo() for the layers with this window alone.
   [[nodiscard]] Position NearestInWindow(Position end, Position next, int window) const;
 
   size_t most_;                      // checkpoints

@@ -30,7 +30,7 @@
 
 namespace ebb {
 
-// SequenceHealth says whether a sequence can continue:
+// SequenceHealth records whether a sequence can continue:
 //
 // - kSound: everything is allowed.
 // - kRefused: the tier moves that followed the last step failed. Logits and tokens can be read and

@@ -43,7 +43,7 @@ class StepRun {
   Status Prepare();
   void Begin(const SequenceStep& entry);
   void AddTokens(size_t entry);
-  // Undoes what Prepare() did, as far as it got.
+  // Undoes the changes that Prepare() has made so far.
   void Undo();
   // Counts a decode step on a device.
   void ReportDevice(double seconds);

@@ -23,7 +23,7 @@ namespace ebb {
 struct StepPlan {
   // Names the parts of the step. REQUIRES: distinct sequences of one engine.
   std::span<const SequenceStep> entries;
-  // Says that no entry's logits are computed now; StepBackend::outputs() then holds the hidden
+  // Declares that no entry's logits are computed now; StepBackend::outputs() then holds the hidden
   // states for computing them later.
   bool deferred_logits = false;
   bool one_token_at_a_time = false;  // see StepWork

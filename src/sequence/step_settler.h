@@ -23,7 +23,7 @@
 
 namespace ebb {
 
-// Decides says whether the placement is called after a step.
+// Decides selects whether the placement is called after a step.
 enum class Decides { kYes, kNo };
 
 class StepSettler {
@@ -88,8 +88,8 @@ class StepSettler {
 
   // Returns the explanations of decisions; see Session::explanations().
   [[nodiscard]] std::span<const Explanation> explanations() const { return explanations_; }
-  // Returns, between steps, why the placement would put the token's rows where it does, by the
-  // scores that they have: an Explanation for each group; none without a placement.
+  // Returns, between steps, the reasons why the placement would keep, move or evict the token's
+  // rows by their current scores: an Explanation for each group; none without a placement.
   [[nodiscard]] std::vector<Explanation> ExplainNow(PlacementInput facts, Position position) const;
 
   [[nodiscard]] Status SaveState(StateWriter* to) const;

@@ -33,12 +33,12 @@ class GraphRunner {
   GraphRunner(const GraphRunner&) = delete;
   GraphRunner& operator=(const GraphRunner&) = delete;
 
-  // Computes a step: stores its rows and fills its signals. Writes where the time went to `costs`
-  // unless it is null. Errors: OutOfMemory (compute buffers, staging memory), IoError (reading T1,
-  // writing earlier moves to its file, or the model's file changed before the end of the step), the
-  // device's, Internal (ggml failed). May throw std::bad_alloc. After an error rows and signals are
-  // unspecified; the caller removes the step's rows. REQUIRES: if one_token_at_a_time or
-  // deferred_logits is set, the step has one sequence.
+  // Computes a step: stores its rows and fills its signals. Writes the seconds of each phase to
+  // `costs` unless it is null. Errors: OutOfMemory (compute buffers, staging memory), IoError
+  // (reading T1, writing earlier moves to its file, or the model's file changed before the end of
+  // the step), the device's, Internal (ggml failed). May throw std::bad_alloc. After an error rows
+  // and signals are unspecified; the caller removes the step's rows. REQUIRES: if
+  // one_token_at_a_time or deferred_logits is set, the step has one sequence.
   Status Run(const StepWork& work, StepCosts* costs);
   // Re-rotates the keys of a group's visible rows so that their RoPE positions end before `end`.
   // Rows from position `next` on have no keys yet. After an error some keys are rotated and some

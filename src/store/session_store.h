@@ -107,7 +107,7 @@ class SessionStore {
   // Returns the ids of all sessions of a tenant in order, damaged and expired ones included, in one
   // exchange with the store.
   [[nodiscard]] virtual Result<std::vector<std::string>> ListIds(const std::string& tenant) = 0;
-  // Removes expired sessions, and what killed writers have left.
+  // Removes expired sessions, and the files of killed writers.
   [[nodiscard]] virtual Status Sweep() = 0;
 
  protected:

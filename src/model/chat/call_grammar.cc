@@ -18,7 +18,7 @@ constexpr std::string_view kCallRules[] = {
 
 bool IsOfRuleName(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-'; }
 
-// Returns the expression with each name of a rule replaced by what `renamed` returns for it.
+// Returns the expression with each name of a rule replaced by `renamed`(name).
 std::string WithNames(std::string_view text,
                       const std::function<std::string(const std::string&)>& renamed) {
   std::string result;

@@ -217,7 +217,8 @@ struct ChatTemplate::Impl {
                                                        ChatPrompt* prompt) const;
   // Returns whether the template reads this argument.
   [[nodiscard]] bool Reads(std::string_view argument) const;
-  // Returns the messages with the texts of system messages moved to where the template shows them.
+  // Returns the messages with the texts of system messages moved to places where the template shows
+  // them.
   [[nodiscard]] Result<std::vector<ChatMessage>> Placed(const std::vector<ChatMessage>& messages);
 
  private:

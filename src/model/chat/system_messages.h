@@ -1,5 +1,5 @@
-// Moves system messages to where a template shows them. Many templates accept one system message,
-// at the front, and refuse or silently drop any others.
+// Moves system messages to places where a template shows them. Many templates accept one system
+// message, at the front, and refuse or silently drop any others.
 #ifndef EBB_MODEL_CHAT_SYSTEM_MESSAGES_H_
 #define EBB_MODEL_CHAT_SYSTEM_MESSAGES_H_
 
@@ -13,7 +13,7 @@
 
 namespace ebb {
 
-// SystemSupport says which system (or developer) messages a template shows.
+// SystemSupport lists the system (or developer) messages that a template shows.
 struct SystemSupport {
   bool first = true;    // one in front of a user's message
   bool several = true;  // two in a row, in front

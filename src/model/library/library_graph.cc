@@ -176,7 +176,7 @@ class GraphBuilder {
     return replacements;
   }
 
-  // Returns, for EvictionLayout::kQueryLastChannel, what `rope` computes without the channels that
+  // Returns, for EvictionLayout::kQueryLastChannel, the result of `rope` without the channels that
   // carry eviction logits. The mask is applied after RoPE, since RoPE rotates pairs of channels and
   // would bring part of the other channel into a masked one.
   ggml_tensor* TurnQueries(int layer, const CacheAttention& call, ggml_tensor* rope) {

@@ -1,4 +1,4 @@
-// Holds what src/model/library knows of a model, and builds its graphs.
+// Holds the data of src/model/library about a model, and builds its graphs.
 #ifndef EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
 #define EBB_MODEL_LIBRARY_LIBRARY_IMPL_H_
 

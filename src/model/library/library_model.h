@@ -46,8 +46,8 @@ class LibraryModel {
   [[nodiscard]] const std::vector<const ggml_tensor*>& multiplied_weights() const;
   // Returns the name of a node that multiplies two computed matrices; empty if there is none.
   [[nodiscard]] const std::string& computed_product() const;
-  // Gives up the libllama model, which also has the tokenizer. REQUIRES: the model outlives this
-  // object.
+  // Moves the libllama model, which also has the tokenizer, out of this object. REQUIRES: the model
+  // outlives this object.
   [[nodiscard]] VocabModel TakeModel();
 
   // Gives every weight its memory: in the mapped file, packed for the CPU's kernels, or copied to
@@ -65,7 +65,7 @@ class LibraryModel {
   // Checks that the graph has a place for this layout of eviction marks. Errors: Unsupported.
   [[nodiscard]] Status CheckTakesMarks(EvictionLayout layout) const;
 
-  // Impl is what src/model/library builds graphs from.
+  // Impl holds the input from which src/model/library builds graphs.
   struct Impl;
   [[nodiscard]] const Impl& impl() const { return *impl_; }
 

@@ -56,7 +56,7 @@ struct DecoderGraphOptions {
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
   bool eviction_logits = false;  // of a model that marks rows
-  // Says whether the graph computes logits; if not, it outputs what LogitsGraph computes them from.
+  // Selects whether the graph computes logits; if not, it outputs the input of LogitsGraph.
   bool logits = true;
   // Multiplies token by token, each with the arithmetic of T = 1, so that results do not depend on
   // T.

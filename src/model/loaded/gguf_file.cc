@@ -14,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// kTensorAlignment is what ggml's kernels and buffers need; writers of files use this or a
-// multiple.
+// kTensorAlignment is the alignment that ggml's kernels and buffers need; writers of files use this
+// or a multiple.
 constexpr size_t kTensorAlignment = 32;
 
 // Keys of a model in several parts.

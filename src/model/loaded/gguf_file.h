@@ -83,7 +83,8 @@ class GgufFile {
   // Begins to read all parts into the page cache on another thread. The future's destructor waits
   // for that thread, and must run before the file is destroyed.
   [[nodiscard]] std::future<void> Prefetch() const;
-  // Populate() and Drop() do what MappedFile's do. REQUIRES: one part contains the range.
+  // Populate() and Drop() call the functions of MappedFile with these names. REQUIRES: one part
+  // contains the range.
   void Populate(std::span<const std::byte> range) const;
   void Drop(std::span<const std::byte> range) const;
   // Checks all parts as MappedFile::CheckUnchanged() does.

@@ -21,7 +21,7 @@ struct llama_model;
 
 namespace ebb {
 
-// EvictionLayout says how a model's eviction logits are computed: see eviction_marks.h.
+// EvictionLayout is the formula of a model's eviction logits: see eviction_marks.h.
 enum class EvictionLayout { kNone, kQueryLastChannel, kAdapter };
 
 struct Hyperparameters {
@@ -51,8 +51,8 @@ struct Hyperparameters {
   bool has_short_rope_factors = false;  // of LongRoPE, for texts up to the original context
   float rope_base_in_windows = 0;       // of layers with a window, whose frequencies are not scaled
   size_t state_bytes = 0;  // of the recurrent state of a sequence; 0: the model has none
-  // can_rotate_keys says whether the engine can re-rotate keys to other positions. The next two say
-  // whether the graph provides keys before RoPE and outputs of blocks, which some policies read.
+  // can_rotate_keys is true if the engine can re-rotate keys to other positions. The next two are
+  // true if the graph provides keys before RoPE and outputs of blocks, which some policies read.
   bool can_rotate_keys = true;
   bool has_keys_before_rope = true;
   bool has_hidden_states = true;

@@ -26,7 +26,7 @@ using LlamaSamplerPtr = std::unique_ptr<llama_sampler, LlamaSamplerDeleter>;
 // Filters holds the samplers of one sequence, and their state of its text. Thread safety: none.
 class Filters {
  public:
-  // `context` is the number of tokens that DRY looks back over where the options say -1.
+  // `context` is the number of tokens that DRY searches if the options contain -1.
   Filters(const llama_vocab* vocab, const SamplingOptions& options, int context);
   // Copies the state too, so that the copy continues as the original would.
   Filters(const Filters& other);
@@ -40,8 +40,8 @@ class Filters {
   void Append(Token token);
   // Replaces that text; tokens from `answer_begin` on belong to the answer.
   void SetText(std::span<const Token> text, size_t answer_begin);
-  // Adjusts mirostat to a chosen token that is accepted, which had this probability among what
-  // Choose() left.
+  // Adjusts mirostat to a chosen token that is accepted, which had this probability among the
+  // candidates that Choose() left.
   void ObserveChosen(double probability);
 
   // Returns whether the likeliest candidate is taken, without a draw.
@@ -49,7 +49,7 @@ class Filters {
   // Returns by how much the chosen candidate exceeded the next best at the last draw. REQUIRES:
   // !is_greedy().
   [[nodiscard]] double DrawMargin() const;
-  // Returns what mirostat has learned; nothing without it.
+  // Returns mirostat's adapted mu; nullopt without mirostat.
   [[nodiscard]] std::optional<float> mirostat_mu() const;
   void SetMirostatMu(float mu);
 

@@ -1,5 +1,5 @@
 // The samplers of llama.cpp that go beyond top-k, top-p and min-p: compared with libllama's own, or
-// with what their papers say.
+// with the definitions in their papers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <llama.h>
@@ -155,7 +155,7 @@ TEST_F(FiltersTest, XtcLeavesTheLeastLikelyOfTheLikelyTokens) {
   // With one likely token there is nothing to leave out.
   logits[11] = logits[12] = -20;
   EXPECT_EQ(*sampler->Sample(logits, 0), 10);
-  // Greedy sampling takes the likeliest of what XTC leaves.
+  // Greedy sampling takes the likeliest token that XTC leaves.
   logits[11] = 2;
   options.temperature = 0;
   EXPECT_EQ(*Make(options)->Sample(logits, 0), 11);

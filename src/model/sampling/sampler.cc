@@ -71,7 +71,7 @@ Status Check(const SamplingOptions& options, int vocab_size) {
 
 }  // namespace
 
-// Seen says how the sampler got each token of its history.
+// Seen is the way by which the sampler got a token of its history.
 enum class Seen : uint8_t {
   kByChain = 0,       // forced, or sampled while the grammar was left aside
   kByGrammarToo = 1,  // sampled under it

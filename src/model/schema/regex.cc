@@ -137,7 +137,7 @@ class RegexParser {
     return SetNode(ParseSetEscape());
   }
 
-  // Parses what follows a backslash, within classes and outside.
+  // Parses the text after a backslash, within classes and outside.
   CharSet ParseSetEscape() {
     if (AtEnd()) {
       Fail("a backslash at the end");

@@ -38,7 +38,7 @@ struct RegexNode {
 [[nodiscard]] RegexNode Choice(std::vector<RegexNode> parts);
 [[nodiscard]] RegexNode Repeated(RegexNode part, size_t least, size_t most);
 
-// RegexMatch says how a pattern is matched against a text.
+// RegexMatch selects how a pattern is matched against a text.
 enum class RegexMatch {
   kAnywhere,  // a part of the text matches, unless the pattern is anchored (JSON schemas)
   kWhole,     // all of the text matches

@@ -9,8 +9,8 @@ namespace ebb {
 
 enum class Verdict { kNo, kUncertain, kYes };
 
-// Validates a value by JSON Schema's Draft 2020-12 and what earlier drafts say differently of
-// tuples. Returns kUncertain for formats and for keywords that it does not know.
+// Validates a value by JSON Schema's Draft 2020-12 and by the earlier drafts' rules for tuples.
+// Returns kUncertain for formats and for keywords that it does not know.
 [[nodiscard]] Verdict Validate(const SchemaDocument& document, const SchemaJson& value,
                                const SchemaJson& schema);
 

@@ -178,7 +178,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     return planner_.Divide(*counts, RowsInT0(input));
   }
 
-  // Returns the score and what happens to each rank: "score 0.0123, rank 31 of 204 from the lowest:
+  // Returns the score and the outcome for each rank: "score 0.0123, rank 31 of 204 from the lowest:
   // 1 to 20 are evicted, 21 to 60 go to T2, ...".
   std::string ExplainCandidate(const PlacementInput& input, const Rows& rows, const TierPlan& plan,
                                size_t row) const {

@@ -156,8 +156,8 @@ class ThinkvOriginalScorer final : public AttentionSegmentScorer {
     }
   }
 
-  // Moves each centre to the mean of its rows; a centre that is nearest to no row stays where it
-  // is.
+  // Moves each centre to the mean of its rows; a centre that is nearest to no row stays at the
+  // place where it is.
   void MoveCentres(size_t count) {
     for (size_t c = 0; c < count; ++c) {
       const auto num_members = std::count(nearest_.begin(), nearest_.end(), c);

@@ -1,7 +1,7 @@
 // Scores rows by ThinKV (Ramachandran et al., 2026) as "EpiKV" (002, 4.3 and App. D) evaluates it,
-// and by its hybrid. No code was found for either; segments.h says how thoughts are cut and typed.
-// tau is 128. A reasoning segment keeps 64 rows, an execution segment 32, a transition segment 8,
-// so that fewer rows than the budget may be left.
+// and by its hybrid. No code was found for either; segments.h describes how thoughts are cut and
+// typed. tau is 128. A reasoning segment keeps 64 rows, an execution segment 32, a transition
+// segment 8, so that fewer rows than the budget may be left.
 //   thinkv       of a segment the rows with the most cumulative attention (000, Eq. 1) stay [ours]
 //   segment_hs   those with the highest z_10 - z_21 of epikv stay ("+ HS rank"; which rank it is
 //                and how they are combined is ours)

@@ -53,7 +53,7 @@ class KeyRanges {
 
   // Returns the ranges of all pages, [pages, 2, dim], for saving.
   [[nodiscard]] std::vector<uint16_t> Numbers(int stream) const;
-  // Replaces the stream's pages by what Numbers() returned. REQUIRES: whole pages of finite
+  // Replaces the stream's pages by numbers that Numbers() returned. REQUIRES: whole pages of finite
   // numbers.
   void SetNumbers(int stream, std::span<const uint16_t> numbers);
 

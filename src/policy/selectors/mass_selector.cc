@@ -419,7 +419,7 @@ class MassSelector final : public Selector, public RankVectors {
     return (1 + RecentOf(of, page)) * kPage;
   }
 
-  // Allocates what Rank() and Select() need, because they run where nothing may fail.
+  // Allocates the memory that Rank() and Select() need, because an allocation there must not fail.
   void MakeRoom(size_t num_pages) {
     digests_.MakeRoom(num_pages);
     for (TwoChoices& of_stream : choices_) {

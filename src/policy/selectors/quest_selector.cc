@@ -188,7 +188,7 @@ class QuestSelector final : public Selector {
     return num_chosen < PagesOf(layer, kv_head).size() ? num_chosen : 0;
   }
 
-  // Allocates what Rank() and Select() need, because they run where nothing may fail.
+  // Allocates the memory that Rank() and Select() need, because an allocation there must not fail.
   void MakeRoomToSelect(size_t num_pages) {
     const size_t num_bounds = num_pages + KeyRanges::kBlock;
     for (Work& work : work_) {

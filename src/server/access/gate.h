@@ -25,8 +25,8 @@
 
 namespace ebb::server {
 
-// Access says which key a route needs on a server with keys. Without keys, every request may use
-// every route.
+// Access is the kind of key that a route needs on a server with keys. Without keys, every request
+// may use every route.
 enum class Access { kOpen, kKey, kAdmin };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;

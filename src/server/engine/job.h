@@ -55,7 +55,7 @@ struct JobToken {
   double seconds = 0;  // seconds since the answer's first token
 };
 
-// PromptProgress says how much of a prompt the engine has read.
+// PromptProgress counts the tokens of a prompt that the engine has read.
 struct PromptProgress {
   int total = 0;       // tokens of the prompt
   int cached = 0;      // tokens found by prefix caching
@@ -63,7 +63,7 @@ struct PromptProgress {
   double seconds = 0;  // since reading began
 };
 
-// MemoryReport says how many rows a job's sequence has in each tier.
+// MemoryReport counts the rows of a job's sequence in each tier.
 struct MemoryReport {
   size_t num_tokens = 0;                     // all tokens of the sequence, also before the answer
   std::array<int64_t, kNumTiers> rows = {};  // (layer, kv head, token) triples; T3: evicted
@@ -83,7 +83,7 @@ struct AnswerLogprobs {
   size_t end = 0;
 };
 
-// JobEnd says how a job ended. Times are in seconds.
+// JobEnd describes the end of a job. Times are in seconds.
 struct JobEnd {
   FinishReason finish = FinishReason::kError;
   std::string stop_string = {};  // the stop string found, if kStopString
@@ -99,8 +99,8 @@ struct JobEnd {
   double first_token_seconds = 0;  // from arrival to the first token
   double prompt_seconds = 0;       // from the start to the first token
   double decode_seconds = 0;       // from the first token to the end
-  // Says why the session could not continue. This member and the two below are set only for jobs
-  // with SessionWork.
+  // Holds the reason why the session could not continue. This member and the two below are set only
+  // for jobs with SessionWork.
   SessionTrouble trouble = SessionTrouble::kNone;
   std::optional<uint64_t> resting = {};  // number under which the driver keeps the session
   std::optional<SessionEnd> session = {};

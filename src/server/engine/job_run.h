@@ -26,7 +26,7 @@
 
 namespace ebb::server {
 
-// JobFailure says why a job must be ended before its generation has ended.
+// JobFailure is the reason why a job must be ended before its generation has ended.
 struct JobFailure {
   FinishReason reason = FinishReason::kError;
   Status error;

@@ -42,7 +42,7 @@ enum class Phase {
   kParked,    // preempted: its session has all rows in T1
 };
 
-// Stepping says whether a request's steps may be batched.
+// Stepping selects whether a request's steps may be batched.
 enum class Stepping {
   kTogether,  // in a batch with other requests
   kAlone,     // in its own steps, because its lossless session drafts
@@ -120,7 +120,7 @@ struct Plan {
     double share = 0;
     friend bool operator==(const Share&, const Share&) = default;
   };
-  // List what to do, in this order.
+  // Lists the actions of the plan, in this order.
   std::vector<End> ends;
   std::vector<JobId> parks;
   std::vector<Share> shares;  // only shares that shrink; larger ones are set after `starts`
@@ -148,7 +148,7 @@ struct Plan {
 // Jobs not in Plan::ends remain.
 [[nodiscard]] Plan Next(const State& state, double now);
 
-// WaitCause says what keeps a job from starting or resuming.
+// WaitCause is the reason why a job cannot start or resume.
 enum class WaitCause {
   kTurn,     // another job comes first
   kRunning,  // as many jobs run as may
@@ -158,7 +158,7 @@ enum class WaitCause {
   kStoredPrompt,  // its prompt is looked up in the store
 };
 
-// Wait says why a job waits or stays parked.
+// Wait describes the reason why a job waits or stays parked.
 struct Wait {
   JobId id = 0;
   WaitCause cause = WaitCause::kTurn;

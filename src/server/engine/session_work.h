@@ -16,8 +16,8 @@
 namespace ebb::server {
 
 struct SessionWork {
-  // Say where the session's rows are: in the driver's memory under the number `resting`, else in
-  // `file`, else nowhere, for a new session.
+  // Locates the session's rows: in the driver's memory under the number `resting`, else in `file`,
+  // else nowhere, for a new session.
   std::optional<uint64_t> resting = {};
   std::string file = {};
   // Are the owner, tag and number of tokens that the file must have (SessionRecord::file_tag,
@@ -41,7 +41,7 @@ struct SavedSession {
   SessionRecord record;
 };
 
-// SessionTrouble says why a stored session cannot continue.
+// SessionTrouble is the reason why a stored session cannot continue.
 enum class SessionTrouble {
   kNone,
   kMismatch,   // made with another model or other options
@@ -50,7 +50,7 @@ enum class SessionTrouble {
   kLeaseLost,  // another server holds the session's lease
 };
 
-// SessionEnd says in what state a job left its session.
+// SessionEnd describes the state in which a job left its session.
 struct SessionEnd {
   std::string id = {};
   bool is_saved = false;   // the store has the session with this turn

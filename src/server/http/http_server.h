@@ -3,7 +3,7 @@
 // JSON; a Handler makes the answers.
 //
 // A slow reader costs the server no memory: a connection asks for streamed data only when it can
-// send more (Reply::Stream), so that unsent data stays where it is produced.
+// send more (Reply::Stream), so that unsent data stays with its producer.
 #ifndef EBB_SERVER_HTTP_HTTP_SERVER_H_
 #define EBB_SERVER_HTTP_HTTP_SERVER_H_
 

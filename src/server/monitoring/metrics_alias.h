@@ -3,8 +3,8 @@
 
 namespace ebb::server {
 
-// MetricsAlias says under which further names some figures are exported. kVllm: vLLM's names of the
-// few figures that routers and autoscalers read. kLlamaCpp: llama-server's names.
+// MetricsAlias selects additional names under which some figures are exported. kVllm: vLLM's names
+// of the few figures that routers and autoscalers read. kLlamaCpp: llama-server's names.
 enum class MetricsAlias { kNone, kVllm, kLlamaCpp };
 
 }  // namespace ebb::server

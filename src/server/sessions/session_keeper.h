@@ -53,8 +53,8 @@ struct SessionUse {
   int64_t created_ms = 0;
   std::string generation;  // the store's generation; empty: not stored yet
   SessionRecord record;
-  // Say where the rows are: in the driver's memory under the number `resting`, or in `file`;
-  // neither for a new session.
+  // Locates the rows: in the driver's memory under the number `resting`, or in `file`; neither for
+  // a new session.
   std::optional<uint64_t> resting;
   std::string file;
 };

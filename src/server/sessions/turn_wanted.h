@@ -12,7 +12,7 @@
 
 namespace ebb::server {
 
-// TurnWanted says which turn of a session a request asks for.
+// TurnWanted identifies the turn of a session that a request asks for.
 struct TurnWanted {
   enum class Kind {
     kNew,       // answer `messages`, after the newest answer

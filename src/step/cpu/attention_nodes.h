@@ -39,7 +39,7 @@ inline constexpr int kMaxFoldTokens = 12;
 // pieces of one chunk of a prompt.
 [[nodiscard]] bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time);
 
-// AttentionPath says which attention nodes a step needs.
+// AttentionPath selects the attention nodes that a step needs.
 struct AttentionPath {
   bool stores_in_fold = false;  // each sequence has one token, which reads all rows
   int num_folds = 0;            // folds per layer; 0: all tokens go in tiles

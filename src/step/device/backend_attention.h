@@ -60,7 +60,7 @@ struct BackendSequence {
   bool adds_host = false;
   using Mass = RowAttention::Mass;
   Mass mass = Mass::kNone;
-  // Says how many vectors the device multiplies the queries by, to rank pages for the selector.
+  // Counts the vectors by which the device multiplies the queries, to rank pages for the selector.
   RankRoom ranks;
   uint64_t rank_selector = 0;  // the selector's RankVectors::RankId()
   float rank_scale = 0;
@@ -83,7 +83,7 @@ inline constexpr size_t kKeptDeviceGraphs = 6;
 // BackendTensors holds the input tensors of a graph's attention nodes, except activations, and
 // their output tensors.
 struct BackendTensors {
-  // Lists where the step writes its new rows, by layer, token and kv head, I32 [sum of the layers'
+  // Lists the places of the step's new rows, by layer, token and kv head, I32 [sum of the layers'
   // tokens * kv heads, 1 + followers]: the rows of the sequences, then those of their followers.
   ggml_tensor* new_rows = nullptr;
   struct OfSequence {
@@ -130,7 +130,7 @@ struct BackendTensors {
   std::vector<ggml_tensor*> k, v, k_before_rope;
 };
 
-// OwnNodes says how a device runs ebb's own nodes.
+// OwnNodes describes how a device runs ebb's own nodes.
 struct OwnNodes {
   DeviceOp row_attention, compressed_fold, unpack_rows;
   RecordFormat records;  // format of T2 rows in the device's memory; head_dim 0: none

@@ -1,6 +1,6 @@
-// CompressedLists lists where a sequence's rows of T2 lie in a device's memory: the pages and the
-// centre of each stream, and the slots of each group. The device keeps the lists from step to step;
-// they change when rows move.
+// CompressedLists lists the places of a sequence's rows of T2 in a device's memory: the pages and
+// the centre of each stream, and the slots of each group. The device keeps the lists from step to
+// step; they change when rows move.
 #ifndef EBB_STEP_DEVICE_COMPRESSED_LISTS_H_
 #define EBB_STEP_DEVICE_COMPRESSED_LISTS_H_
 
@@ -21,7 +21,7 @@ class CompressedLists {
   CompressedLists(std::vector<int> kv_heads, int head_dim, int num_pages, int num_groups,
                   int num_rows);
 
-  // Changes says which lists an update has changed.
+  // Changes names the lists that an update has changed.
   struct Changes {
     bool pages = false, slots = false, centres = false;
   };

@@ -21,7 +21,7 @@ constexpr int kTile = 4;         // records that a warp loads at once
 constexpr int kMostQueries = 8;  // queries that a block attends for
 constexpr int kMostHeadDim = 256;
 
-// Records says where the records of a layer lie.
+// Records locates the records of a layer.
 struct Records {
   const uint8_t* rows;
   int64_t row_bytes;

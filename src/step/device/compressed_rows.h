@@ -22,7 +22,7 @@ struct CompressedFold : RowFold {
   RecordFormat format;
 };
 
-// CompressedInputs holds the tensors that say where a layer's rows of T2 lie.
+// CompressedInputs holds the tensors that locate a layer's rows of T2.
 struct CompressedInputs {
   // Holds the device's buffer, F16 [head_dim, rows], contiguous.
   ggml_tensor* rows = nullptr;

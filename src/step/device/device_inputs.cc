@@ -11,8 +11,8 @@ constexpr float kHidden = -60000.0f;
 
 }  // namespace
 
-// Uploads where the step's new rows go, by layer, token and kv head. For a missing follower, or one
-// that lacks a token's position, the list names the sequence's own row again.
+// Uploads the places of the step's new rows, by layer, token and kv head. For a missing follower,
+// or one that lacks a token's position, the list names the sequence's own row again.
 void DeviceInputs::SetNewRows(const StepWork& work, const DeviceGraph& graph) {
   const std::vector<int>& kv_heads = model_.hparams.kv_heads;
   const size_t num_tokens = work.tokens.size();

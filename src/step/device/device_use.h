@@ -1,5 +1,5 @@
-// DeviceUse says how the steps of an engine use its device: whether by ebb's own nodes, and how
-// they may read T1.
+// DeviceUse describes how the steps of an engine use its device: whether by ebb's own nodes, and
+// how they may read T1.
 #ifndef EBB_STEP_DEVICE_DEVICE_USE_H_
 #define EBB_STEP_DEVICE_DEVICE_USE_H_
 
@@ -14,7 +14,7 @@ namespace ebb {
 // Returns whether ebb's own nodes attend for single tokens. T2 then lies in the device's memory.
 [[nodiscard]] bool RunsRowAttention(const BackendDevice& device, const LoadedModel& model);
 
-// DeviceUse says which device computes an engine's steps, and in which ways it may read T1.
+// DeviceUse names the device that computes an engine's steps, and the ways in which it may read T1.
 struct DeviceUse {
   BackendDevice* device = nullptr;  // null: the processor computes
   T1Mode t1_mode = T1Mode::kAuto;

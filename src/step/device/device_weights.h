@@ -23,7 +23,7 @@ class DeviceWeights {
   // Returns a copy of the model's description whose tensors lie on the device.
   [[nodiscard]] const LoadedModel& model() const { return on_device_; }
   [[nodiscard]] size_t num_bytes() const;
-  // Gives up the memory without freeing it, because freeing fails after the device was lost.
+  // Leaks the memory, because freeing fails after the device was lost.
   void Leak() { ebb::Leak(&buffer_); }
 
  private:

@@ -21,8 +21,8 @@
 
 namespace ebb {
 
-// RankRoom says how many vectors of a stream a graph is built for: first keys, then a mean of each
-// page, then a variance of each page.
+// RankRoom counts the vectors of a stream for which a graph is built: first keys, then a mean of
+// each page, then a variance of each page.
 struct RankRoom {
   int num_keys = 0;
   int num_pages = 0;  // 0: the host computes the products
@@ -35,8 +35,8 @@ struct RankRoom {
   [[nodiscard]] bool operator==(const RankRoom&) const = default;
 };
 
-// RankMirror is the host's copy of a selector's vectors on a device, by which it finds what to
-// upload.
+// RankMirror is the host's copy of a selector's vectors on a device, by which it finds the vectors
+// to upload.
 class RankMirror {
  public:
   // Returns the bytes of the vectors in one copy; the host and the device have one each.

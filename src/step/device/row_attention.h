@@ -26,7 +26,7 @@ struct DeviceOp {
 // kernels must be C++17.
 inline constexpr int kRowsOfPage = 64;
 
-// RowFold says how a fold node splits a token's rows, and how its result is laid out. It is the
+// RowFold describes how a fold node splits a token's rows, and the layout of its result. It is the
 // node's user data.
 struct RowFold : DeviceOp {
   enum class Mass : uint8_t { kNone, kPerLayer, kPerKvHead, kPerQueryHead };

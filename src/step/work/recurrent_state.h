@@ -1,7 +1,7 @@
-// RecurrentState holds the recurrent state of one sequence: what layers with linear attention,
-// state spaces or short convolutions carry from token to token, in addition to the rows of
-// attention layers. Its size does not grow with the text, and it cannot be rolled back, except to
-// positions where a copy was kept (a checkpoint).
+// RecurrentState holds the recurrent state of one sequence: the numbers that layers with linear
+// attention, state spaces or short convolutions carry from token to token, in addition to the rows
+// of attention layers. Its size does not grow with the text, and it cannot be rolled back, except
+// to positions where a copy was kept (a checkpoint).
 //
 // Thread safety: one caller at a time.
 #ifndef EBB_STEP_WORK_RECURRENT_STATE_H_

@@ -48,17 +48,19 @@ class SignalBuffers {
   // in steps of one token. REQUIRES: both took part in the step and have the same need of mass.
   void TakeMass(const SignalBuffers& all, const SequenceCache& cache);
 
-  // Return where a layer's nodes must write the signal; empty or null if it is not wanted.
+  // Return the memory to which a layer's nodes must write the signal; empty or null if it is not
+  // wanted.
   [[nodiscard]] MassTarget Mass(int layer);
   [[nodiscard]] float* Keys(int layer, int token, int kv_head);
   [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
   [[nodiscard]] float* Values(int layer, int token, int kv_head);
-  // Returns where a node must write the query of the step's token `token`, [num_q_heads, head_dim];
-  // null if queries are not wanted or the token is not among the last num_recent_queries.
+  // Returns the memory to which a node must write the query of the step's token `token`,
+  // [num_q_heads, head_dim]; null if queries are not wanted or the token is not among the last
+  // num_recent_queries.
   [[nodiscard]] float* Query(int layer, int token);
   [[nodiscard]] float* Hidden(size_t index);  // [num_tokens, embed_dim]; see hidden_layers[index]
-  // Returns where a node must write the layer's eviction logits, [num_tokens, kv heads of the
-  // layer].
+  // Returns the memory to which a node must write the layer's eviction logits, [num_tokens, kv
+  // heads of the layer].
   [[nodiscard]] std::span<float> EvictionLogits(int layer);
 
   [[nodiscard]] const StepSignals& step() const { return step_; }

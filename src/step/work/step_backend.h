@@ -27,7 +27,7 @@ class StepBackend {
   // Returns the logits, [vocab_size], of output_rows[i] of the last step, or of token i of the last
   // ComputeLogits() if that was later. Valid until the next Run() or ComputeLogits().
   [[nodiscard]] virtual std::span<const float> logits(size_t i) const = 0;
-  // Returns what ComputeLogits() needs from the last step, [output_rows, OutputFloats()]. Valid
+  // Returns the last step's data that ComputeLogits() needs, [output_rows, OutputFloats()]. Valid
   // until the next Run() or ComputeLogits(). REQUIRES: the step had StepWork::deferred_logits.
   [[nodiscard]] virtual std::span<const float> outputs() const = 0;
   [[nodiscard]] virtual size_t OutputFloats() const = 0;

@@ -39,11 +39,11 @@ struct SequenceStep {
   Sequence* sequence = nullptr;
   StepKind kind = StepKind::kDecode;
   std::span<const Token> tokens;
-  // Says for which tokens of the sequence logits are computed: the last one or all.
+  // Selects the tokens of the sequence whose logits are computed: the last one or all.
   enum class Logits { kLast, kAll };
   Logits logits = Logits::kLast;
   std::span<const Follower> followers;
-  // Points to where the step writes its signals; null: to the sequence's own. REQUIRED if the step
+  // Points to the memory for the step's signals; null: to the sequence's own. REQUIRED if the step
   // has followers, for which these signals need only have mass.
   SignalBuffers* signals = nullptr;
   // If true, the step reads every row, even if the policy has a selector. REQUIRED for a decode

@@ -37,7 +37,7 @@ struct AnswerPiece {
   void Append(AnswerPiece more);
 };
 
-// Calls says whether the text of an answer is parsed for calls.
+// Calls selects whether the text of an answer is parsed for calls.
 enum class Calls { kNone, kParsed };
 
 // CallIds holds the arguments of MakeCallId().

@@ -23,7 +23,8 @@ struct BegunPiece {
                                                   const ChatPrompt& prompt);
 
 // Makes the turn in which the assistant continues `begun` after the messages of `chat`. The turn's
-// prompt says how the rest of the answer is read. `context` and errors: those of BeginTurn().
+// `prompt` determines how the rest of the answer is parsed. `context` and errors: those of
+// BeginTurn().
 [[nodiscard]] Result<Turn> BeginContinuedTurn(const Model& model, ChatRequest chat,
                                               const ChatMessage& begun, int context);
 

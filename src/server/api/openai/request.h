@@ -138,7 +138,8 @@ struct CompletionRequest {
   std::shared_ptr<ResponsesAnswer> responses = {};  // /v1/responses only
   std::shared_ptr<LlamaAnswer> llama = {};          // /completion and /infill only
 
-  // Says how the answers are read. Prepare() and PrepareTurn() set this and the members below.
+  // Determines how the answers are parsed. Prepare() and PrepareTurn() set this and the members
+  // below.
   std::shared_ptr<const ChatPrompt> prompt = {};
   uint64_t call_seed = 0;    // CallIdSeed() of the conversation
   bool may_call = false;     // answers may call tools
