@@ -113,8 +113,8 @@ struct ProductRate {
   Spread read_gb_s = {};       // with one token, as in decoding
   Spread share_of_limit = {};  // of the read bandwidth
   Spread gflop_s = {};         // with `batch` tokens, as in prefill
-  // Says whether a token's result has the same bits when the token is computed alone and among 2 to
-  // 64 tokens.
+  // Records whether a token's result has the same bits when the token is computed alone and among 2
+  // to 64 tokens.
   bool same_bits = false;
   uint64_t hash = 0;  // of the result for one token; equal hashes are equal bits
 };

@@ -60,14 +60,14 @@ struct Tool {
   std::string parameters = {};  // a JSON schema of an object as text; empty: no parameters
 };
 
-// ResponseFormat says which texts an answer may be.
+// ResponseFormat limits the texts that an answer may be.
 enum class ResponseFormat {
   kText,
   kJsonObject,  // any JSON object
   kJsonSchema,  // JSON of ChatRequest::json_schema
 };
 
-// Thinking says whether the template is asked for thoughts. kModelDefault leaves that to the
+// Thinking selects whether the template is asked for thoughts. kModelDefault leaves that to the
 // template.
 enum class Thinking { kModelDefault, kOff };
 
@@ -92,8 +92,8 @@ struct ChatRequest {
   bool opens_answer = true;  // the prompt ends where the answer begins; else behind the messages
 };
 
-// GrammarTrigger says when a lazy grammar begins to hold: the answer contains a text, a match of a
-// regular expression (ECMAScript), or a token.
+// GrammarTrigger is the condition that activates a lazy grammar: the answer contains a text, a
+// match of a regular expression (ECMAScript), or a token.
 struct GrammarTrigger {
   enum class Kind { kText, kPattern, kToken };
   Kind kind = Kind::kText;
@@ -160,7 +160,7 @@ struct ChatAnswer {
   friend bool operator==(const ChatAnswer&, const ChatAnswer&) = default;
 };
 
-// AnswerEnd says whether more of an answer's text may come.
+// AnswerEnd declares whether an answer's text is complete.
 enum class AnswerEnd { kPartial, kComplete };
 
 // Parses `text`, an answer without its thought. For a partial answer, returns the parts that are

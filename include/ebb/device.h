@@ -32,8 +32,8 @@ struct DeviceSpec {
   uint64_t memory_bytes = 0;  // bytes of its memory that rows may take; 0: all
 };
 
-// T1Mode says how attention uses rows of T1 that the device cannot read. kCompute: the host attends
-// to the rows where they lie, and the results are merged, which is exact up to rounding. kStream:
+// T1Mode selects how attention uses rows of T1 that the device cannot read. kCompute: the host
+// attends to the rows in place, and the results are merged, which is exact up to rounding. kStream:
 // the rows are copied to the device layer by layer, ahead of their use, which changes no bit.
 // kAuto: EngineOptions::t1_mode describes the choice.
 enum class T1Mode : uint8_t { kAuto, kCompute, kStream };

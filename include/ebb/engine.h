@@ -70,7 +70,7 @@ struct EngineOptions {
   Attention attention = Attention::kCpu;
 };
 
-// PastContext says what happens when a sequence reaches the context of its session.
+// PastContext selects the behaviour when a sequence reaches the context of its session.
 enum class PastContext {
   kRefuse,    // ContextFull; generation ends with finish reason "context"
   kReRotate,  // keys are rotated to their rank among the surviving rows; needs a policy that
@@ -123,7 +123,7 @@ struct DeviceReport {
 
 // StepOutcome is the outcome of a step.
 struct [[nodiscard]] StepOutcome {
-  // Says whether the session has appended the step's tokens; logits() are then the logits after
+  // Records whether the session has appended the step's tokens; logits() are then the logits after
   // them. If so, an error in `status` means that moves of rows failed which the policy decided
   // after the step.
   bool taken = false;

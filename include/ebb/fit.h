@@ -66,8 +66,8 @@ struct FitRequest {
   uint64_t kv_cap_bytes = 0;  // as EngineOptions
   int prefill_chunk = 512;
   int threads = 1;
-  // Says whether a prompt may come while the cache is at its largest, as in a chat. Otherwise the
-  // buffers of prefill count as freed by then.
+  // Declares whether a prompt may come while the cache is at its largest, which happens in a chat.
+  // Otherwise the buffers of prefill count as freed by then.
   bool prompts_at_any_time = false;
   std::optional<TierSetting> tiers = {};  // none: the full cache
   int sinks = kDefaultSinks;
@@ -79,12 +79,13 @@ struct FitRequest {
   // Allows settings that place rows by position alone (selective reading, T2 of all old rows).
   // False if the user asked for a policy or for one of its numbers.
   bool places_by_position = true;
-  // Says that weights, T0 and compute buffers lie in a device's memory, the rest in the host's.
+  // Declares whether weights, T0 and compute buffers are in a device's memory, the rest in the
+  // host's.
   bool on_device = false;
   DeviceAttention device_attention = DeviceAttention::kAuto;  // with on_device
   bool t2_on_device = false;  // with on_device: T2 lies in the device's memory too
-  // With t2_on_device: says that T2 holds rows of ggml's quantized types, which operations of ggml
-  // read.
+  // With t2_on_device: declares that T2 holds rows of ggml's quantized types, which operations of
+  // ggml read.
   bool t2_in_ggml_blocks = false;
 };
 

@@ -29,7 +29,7 @@ enum class FinishReason { kStop, kStopString, kLength, kContext, kCap, kCancelle
 // Returns "stop", "stop_string", "length", "context", "cap", "cancelled" or "error".
 [[nodiscard]] std::string_view FinishReasonName(FinishReason reason);
 
-// TextPart says which part of an answer a piece of text belongs to.
+// TextPart is the part of an answer to which a piece of text belongs.
 enum class TextPart { kThought, kAnswer };
 
 // AnswerSoFar describes an unfinished answer, so that a later call can continue it.

@@ -23,11 +23,11 @@ namespace [[gnu::visibility("default")]] ebb {
 
 struct LoadedModel;  // src/model/loaded/loaded_model.h
 
-// WeightMode says how weights are held in memory. kDequantize converts every matrix to F32 on load,
-// for studies of exactness.
+// WeightMode selects how weights are held in memory. kDequantize converts every matrix to F32 on
+// load, for studies of exactness.
 enum class WeightMode { kAsStored, kDequantize };
 
-// RopeScaling says how RoPE positions are scaled. kFromFile follows the file's metadata.
+// RopeScaling selects how RoPE positions are scaled. kFromFile follows the file's metadata.
 enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };
 
 // ModelOptions say which file to load and how.
@@ -40,8 +40,8 @@ struct ModelOptions {
   std::string adapter =
       {};  // a file that makes the model mark rows (docs/dev/formats.md); empty: none
   WeightMode weights = WeightMode::kAsStored;
-  // Says that an accelerator (DeviceKind::kBackend) will compute with the weights: Load() then lays
-  // none of them out for the processor.
+  // Declares whether an accelerator (DeviceKind::kBackend) will compute with the weights: Load()
+  // then lays none of them out for the processor.
   bool for_device = false;
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   // Stretches the context to this many times the trained one, if above 1. kLinear and kYarn need

@@ -142,7 +142,7 @@ struct PlacementInput {
   size_t tokens_to_come = 0;  // tokens of the prompt's next step; 0 at its end and in decode
 };
 
-// Move says to which tier a row goes.
+// Move names the new tier of a row.
 struct Move {
   uint32_t row = 0;  // index in the visible list
   Tier to = Tier::kT3;
@@ -260,18 +260,18 @@ class Selector {
   Selector() = default;
 };
 
-// KeyTurns says when keys are re-rotated so that surviving rows have consecutive RoPE positions.
+// KeyTurns selects when keys are re-rotated so that surviving rows have consecutive RoPE positions.
 enum class KeyTurns {
   kWhenFull,       // when the context is full, where the session allows it; from place 0 on
   kAfterEviction,  // whenever rows went (StreamingLLM, 3.2), up to the newest; when it is full, as
                    // above
 };
 
-// Budget says how many rows may stay. kRows counts tokens per group; kBytes counts bytes of all
-// (layer, kv head) pairs together; kPercent is a share of PolicyInfo::percent_of. kRows and kBytes
-// include protected rows; MakePolicy() refuses a budget that is too small for these. kBeyond counts
-// the rows beyond the protected ones (002, App. D). kCompression is the compression ratio CR of 003
-// (App. F.1): (input + maximum generation) / CR rows, rounded down.
+// Budget limits the rows that stay in the cache. kRows counts tokens per group; kBytes counts bytes
+// of all (layer, kv head) pairs together; kPercent is a share of PolicyInfo::percent_of. kRows and
+// kBytes include protected rows; MakePolicy() refuses a budget that is too small for these. kBeyond
+// counts the rows beyond the protected ones (002, App. D). kCompression is the compression ratio CR
+// of 003 (App. F.1): (input + maximum generation) / CR rows, rounded down.
 struct Budget {
   enum class Unit { kNone, kRows, kPercent, kBytes, kBeyond, kCompression };
   Unit unit = Unit::kNone;

@@ -126,7 +126,7 @@ struct StepReport {
   std::optional<StepCosts> costs;  // when they were asked for
 };
 
-// Explanation says why a token's rows of one group lie where they do; see
+// Explanation describes why a token's rows of one group are in their tiers; see
 // SessionOptions::explained.
 struct Explanation {
   Position num_tokens = 0;  // of the sequence at the decision

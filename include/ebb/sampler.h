@@ -134,7 +134,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // Constraint says what a sampled token must satisfy.
+  // Constraint is the condition that a sampled token must satisfy.
   enum class Constraint {
     kGrammar,
     kFree,  // nothing: thoughts are free, the answer behind them obeys the grammar

@@ -26,8 +26,8 @@ namespace [[gnu::visibility("default")]] ebb {
 // versions.
 inline constexpr uint32_t kSessionFileVersion = 14;
 
-// Durability says whether a file survives a power cut once SaveSession() has returned. kUnsynced is
-// faster, for files that are of no use once the process has ended.
+// Durability selects whether a file survives a power cut once SaveSession() has returned. kUnsynced
+// is faster, for files that are of no use once the process has ended.
 enum class Durability { kSynced, kUnsynced };
 
 // Saves the session to `path`. SaveSession() writes PATH.part and then renames it to `path`, so

@@ -84,7 +84,7 @@ using TierOption = std::pair<std::string_view, std::string>;
 // and options other than --t0 and --t1 that are at their defaults.
 [[nodiscard]] std::vector<TierOption> TierOptions(const TierSetting& tiers);
 
-// T0Share says whether TierOptionsText() prints T0's share, which changes no bit.
+// T0Share selects whether TierOptionsText() prints T0's share, which changes no bit.
 enum class T0Share { kShown, kHidden };
 // Returns TierOptions() as one text, without caps, folders and the parts of --t1-read: "--t0 30%
 // --t1 host --t2 50%:int8 --evict 10%".

@@ -13,10 +13,10 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// MassNeed says how finely a scorer wants the mass: the softmax probability that a row received,
-// summed over the queries of the step. When a draft catches up on a verifying step of several
-// tokens, the mass is the mean over the queries that see the row, as if each token had been a step
-// of its own.
+// MassNeed selects the granularity in which a scorer needs the mass: the softmax probability that a
+// row received, summed over the queries of the step. When a draft catches up on a verifying step of
+// several tokens, the mass is the mean over the queries that see the row, as if each token had been
+// a step of its own.
 enum class MassNeed {
   kNone,
   kSummed,        // one number per row: summed over all query heads (and layers) of the group

@@ -58,9 +58,10 @@ struct EngineTiers {
   std::string t1_path = {};   // a folder for the file; empty: the system's folder for such files
   uint64_t t1_cap_bytes = 0;  // 0: none
   std::optional<CompressedType> t2_type = {};  // nothing: there is no T2
-  // Says who keeps the rows within the caps. False: each session, which places its rows as if the
-  // caps were for it alone. True: the caller, who steps several sessions under the same caps; a
-  // session then places rows by its shares, and a step that a cap refuses changes nothing.
+  // Selects the component that keeps the rows within the caps. False: each session, which places
+  // its rows as if the caps were for it alone. True: the caller, who steps several sessions under
+  // the same caps; a session then places rows by its shares, and a step that a cap refuses changes
+  // nothing.
   bool sessions_share_caps = false;
 
   bool operator==(const EngineTiers&) const = default;

@@ -30,8 +30,8 @@ struct RowRange {
 // RowType is the number format of rows in full precision (T0 and T1).
 enum class RowType { kF16, kBf16, kF32 };
 
-// Granularity says which (layer, kv head) pairs share one token table and so evict the same tokens:
-// all pairs, the pairs of one layer, or no two pairs.
+// Granularity selects the (layer, kv head) pairs that share one token table and so evict the same
+// tokens: all pairs, the pairs of one layer, or no two pairs.
 enum class Granularity { kToken, kLayer, kHead };
 
 // Tier names where a row lies: T0 is fast memory, T1 host memory or a file, T2 holds compressed
@@ -42,7 +42,7 @@ inline constexpr int kNumTiers = 4;
 // StepKind: a prefill step reads given tokens; a decode step reads the token that was sampled last.
 enum class StepKind { kPrefill, kDecode };
 
-// TokenKind says whether the caller gave a token (prompt, user turns) or the model generated it.
+// TokenKind records whether the caller gave a token (prompt, user turns) or the model generated it.
 enum class TokenKind : uint8_t { kGiven = 0, kGenerated = 1 };
 
 [[nodiscard]] size_t RowTypeBytes(RowType type);  // bytes of one element: 2, 2, 4
