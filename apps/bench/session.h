@@ -43,11 +43,11 @@ struct BenchSession {
 // evicts rows.
 [[nodiscard]] bool CanRollBack(const Session& session);
 
-// BenchRival says with which other sessions a benchmark alternates its own: none, sessions that
-// compute no mass (attention summed per row), or sessions with the full cache.
+// BenchRival selects the other sessions with which a benchmark alternates its own: none, sessions
+// that compute no mass (attention summed per row), or sessions with the full cache.
 enum class BenchRival { kNone, kNoMass, kFullCache };
 
-// BenchMass says whether the benchmark's own sessions compute mass even if their policy does not
+// BenchMass selects whether the benchmark's own sessions compute mass even if their policy does not
 // need it.
 enum class BenchMass { kOff, kOn };
 

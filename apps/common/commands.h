@@ -22,11 +22,11 @@ struct Command {
   // Holds the options that the command accepts and ignores, so that scripts can pass the same
   // options to every benchmark. Help does not list them.
   std::vector<OptionGroup> without_effect = {};
-  // Visibility says whether help and the documentation list the command.
+  // Visibility selects whether help and the documentation list the command.
   enum class Visibility { kShown, kHidden };
   Visibility visibility = Visibility::kShown;
-  // Says whether the command runs many settings one after the other and validates the options of
-  // each setting itself (ebb-lab eval).
+  // Declares whether the command runs many settings one after the other and validates the options
+  // of each setting itself (ebb-lab eval).
   bool has_settings = false;
   // Holds the options that --help shows, by their long names; --help-all shows the others too.
   // Empty:

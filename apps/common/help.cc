@@ -12,7 +12,7 @@
 namespace ebb::cli {
 namespace {
 
-// kTextColumn is where the texts of options begin.
+// kTextColumn is the column at which the texts of options begin.
 constexpr int kTextColumn = 30;
 
 // Appends the text in lines of at most `columns`, all but the first indented to kTextColumn. `used`

@@ -13,7 +13,7 @@ namespace ebb::cli {
 // Prints the commands under `parent` ("" for those of the program).
 void PrintCommands(std::FILE* file, const Program& program, std::string_view parent);
 
-// HelpLength says which options the help of a command lists.
+// HelpLength selects the options that the help of a command lists.
 enum class HelpLength { kUsual, kAll };
 // Returns the help of a command: its examples and options, wrapped at `columns`.
 [[nodiscard]] std::string CommandHelp(const Program& program, const Command& command,

@@ -38,8 +38,9 @@ std::string Names(const std::vector<const Command*>& commands) {
   return names;
 }
 
-// Returns an error that says how a command that moved to another program is spelled now, what ebb
-// has in place of another program's command, which command was likely meant, or which ones exist.
+// Returns an error that names, in this order: the new spelling of a command that moved to another
+// program, ebb's replacement of another program's command, the command that was likely meant, or
+// all commands.
 Status UnknownCommand(const Program& program, std::string_view parent, const std::string& name,
                       std::span<const std::string> rest) {
   for (const MovedCommand& moved : program.moved) {

@@ -35,7 +35,7 @@ Result<std::string> FindPython() {
       "python3-pip");
 }
 
-// PipMessages says whether pip's messages are shown besides its errors and warnings.
+// PipMessages selects whether pip's messages are shown in addition to its errors and warnings.
 enum class PipMessages { kShow, kHide };
 
 // Downloads the package of a part by pip, which checks the package's hash and keeps no copy in its

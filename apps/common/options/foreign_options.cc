@@ -18,7 +18,7 @@ struct ForeignOption {
   std::string_view names;  // "-c,--ctx-size"
   bool takes_value = false;
   std::string_view ours = "";    // the option of the same meaning
-  std::string_view always = "";  // values that ask for what ebb does anyway; "-": the flag does
+  std::string_view always = "";  // values whose behaviour ebb always has; "-": the flag itself
   std::string_view hint = "";    // names the option or command of ebb to use instead
 };
 

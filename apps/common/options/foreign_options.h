@@ -1,5 +1,5 @@
-// Translates options and forms of llama.cpp's and Ollama's programs into those of ebb, or says what
-// ebb has in their place.
+// Translates options and forms of llama.cpp's and Ollama's programs into those of ebb, or returns
+// an error that names ebb's replacement.
 #ifndef EBB_APPS_OPTIONS_FOREIGN_OPTIONS_H_
 #define EBB_APPS_OPTIONS_FOREIGN_OPTIONS_H_
 
@@ -15,8 +15,7 @@
 namespace ebb::cli {
 
 // Replaces the options in `arguments` that llama.cpp or Ollama spell differently and that mean the
-// same here (-c 4096 becomes --context 4096), and leaves out those that ask for what ebb always
-// does
+// same here (-c 4096 becomes --context 4096), and leaves out options whose behaviour ebb always has
 // (--jinja). `rows` are the options of the command; they win over names of other programs, and
 // words after an option that takes a value are left alone. Errors: InvalidArgument for an option
 // that ebb does not have, with a line that names ebb's own way.
@@ -29,7 +28,7 @@ namespace ebb::cli {
 [[nodiscard]] Result<std::vector<std::string>> WithoutBareWords(
     std::span<const OptionRow* const> rows, std::span<const std::string> arguments);
 
-// Returns what this program has in place of a command of another one ("ps", "show"), or an empty
+// Returns this program's replacement of a command of another program ("ps", "show"), or an empty
 // text.
 [[nodiscard]] std::string_view HintForCommand(std::string_view name);
 

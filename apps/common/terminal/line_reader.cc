@@ -76,7 +76,8 @@ class LineReader::Editor {
     el_get(editor, EL_CLIENTDATA, &self);
     return self;
   }
-  // Types what all completions of the line have in common, or lists them if that is nothing new.
+  // Types the common beginning of all completions of the line, or lists them if it is typed
+  // already.
   static unsigned char OnTab(EditLine* editor, int);
   static char* Prompt(EditLine* editor) { return Self(editor)->prompt_.data(); }
 

@@ -30,7 +30,7 @@ enum class Thoughts { kShow, kDim, kHide };
 // or file unchanged.
 class TextOutput {
  public:
-  // LineEnd says where Finish() ends an unfinished line.
+  // LineEnd selects the outputs on which Finish() ends an unfinished line.
   enum class LineEnd { kOnTerminals, kAlways };
   TextOutput(Thoughts thoughts, LineEnd line_end);
   TextOutput(const TextOutput&) = delete;

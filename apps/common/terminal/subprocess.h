@@ -9,7 +9,7 @@
 
 namespace ebb::cli {
 
-// ProcessResult says how a child process ended.
+// ProcessResult describes the end of a child process.
 struct ProcessResult {
   int exit_code = 0;   // 128 + the signal when one ended it
   std::string output;  // the child's output, if it was kept

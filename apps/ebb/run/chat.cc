@@ -51,7 +51,7 @@ class Chat {
   ExitCode Run();
 
  private:
-  // Says on a terminal which model, context and cache the conversation has.
+  // Prints the model, context and cache of the conversation on a terminal.
   void Greet() const;
   // Reads the next turn or command; returns nothing at the end of the input, and if the user left
   // by Ctrl-C.

@@ -1,4 +1,4 @@
-// Says which other devices can reach a server, and at which address.
+// Finds out whether other devices can connect to a server, and at which address.
 #ifndef EBB_APPS_EBB_SERVE_REACH_H_
 #define EBB_APPS_EBB_SERVE_REACH_H_
 

@@ -66,8 +66,8 @@ server::ServerOptions ServerOptionsOf(const CliOptions& options) {
 // receives them, by waiting.
 class Signals {
  public:
-  // Hangup says what SIGHUP means: the terminal is gone, or files must be read again. In the first
-  // case SIGHUP stays ignored if it was, as under nohup.
+  // Hangup is the meaning of SIGHUP: the terminal was closed, or files must be read again. In the
+  // first case SIGHUP stays ignored if it was, as under nohup.
   enum class Hangup { kEnds, kReloads };
   explicit Signals(Hangup hangup) {
     sigemptyset(&set_);

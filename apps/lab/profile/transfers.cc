@@ -12,7 +12,7 @@ namespace {
 constexpr int kRepetitions = 3;
 constexpr int kFactor = 4;  // between two measured numbers of tokens
 
-// Order says which tokens the placement moves in the next step, and to which tier.
+// Order names the tokens that the placement moves in the next step, and their new tier.
 struct Order {
   int first = 0;
   int tokens = 0;

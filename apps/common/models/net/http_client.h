@@ -49,7 +49,7 @@ struct HttpAnswer {
 };
 inline constexpr size_t kMostBody = size_t{64} << 20;
 
-// HttpFailure says why there is no answer, and whether another attempt may help.
+// HttpFailure is the reason why there is no answer, and records whether another attempt may help.
 struct HttpFailure {
   enum class Kind {
     kFinal,        // another attempt would end the same way
