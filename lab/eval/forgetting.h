@@ -1,6 +1,6 @@
-// ForgettingShadow measures what evicted rows cost a session's decode steps. It keeps every key and
-// value that the session has computed, and reads the session's own signals, so that queries, keys
-// and values are those of the steps themselves.
+// ForgettingShadow measures the error that evicted rows cause in a session's decode steps. It keeps
+// every key and value that the session has computed, and reads the session's own signals, so that
+// queries, keys and values are those of the steps themselves.
 #ifndef EBB_LAB_EVAL_FORGETTING_H_
 #define EBB_LAB_EVAL_FORGETTING_H_
 

@@ -6,7 +6,7 @@
 namespace ebb {
 namespace {
 
-// kMaxPebbleTokens is enough for the longest thought and what follows it.
+// kMaxPebbleTokens is enough for the longest thought and its answer.
 constexpr int kMaxPebbleTokens = 1600;
 // Judges only the part after the thought, because statements inside a thought are no answer.
 Judgement JudgePebble(std::string_view text, std::string_view answer,

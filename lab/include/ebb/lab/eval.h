@@ -44,8 +44,8 @@ struct EvalSetting {
   std::string policy;      // as it was asked for: "h2o:heavy=64"; the scorer of tiers that evict
   std::string budget;      // "25%"; empty: none
   std::string tiers;       // "t0=50% evict=5%"; empty: none
-  std::string options;     // "window=16 interval=16": what else was asked for
-  uint64_t seed = 0;       // of sampling and of policies that draw lots
+  std::string options;     // the other options: "window=16 interval=16"
+  uint64_t seed = 0;       // seed of sampling and of randomized policies
   EngineOptions engine;    // threads is taken as 1
   SessionOptions session;  // policy.seed is set from `seed`
   // Identifies the code of SessionOptions::make_policy, with all that its decisions depend on;

@@ -25,7 +25,7 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// EvalTaskRequest says which problems are asked, and how.
+// EvalTaskRequest selects the problems to ask, and their prompt.
 struct EvalTaskRequest {
   std::string task = "pebble";  // or "FILE.jsonl[:FORMAT]"
   int problems = 200;           // from the first; 0: all of a file

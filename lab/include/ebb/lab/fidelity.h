@@ -42,9 +42,9 @@ struct FidelityOptions {
   int resamples = 1000;
   double confidence = 0.95;
   uint64_t seed = 0;
-  // Says whether to measure also what evicted rows cost each attention head (forgetting.h).
-  // kMeasure keeps the setting's own queries, keys and values in memory as floats; it does not work
-  // if keys are re-rotated.
+  // Selects whether to measure also the error that evicted rows cause in each attention head
+  // (forgetting.h). kMeasure keeps the setting's own queries, keys and values in memory as floats;
+  // it does not work if keys are re-rotated.
   enum class Forgetting { kLeaveOut, kMeasure };
   Forgetting forgetting = Forgetting::kLeaveOut;
   const std::atomic<bool>* cancel = nullptr;
