@@ -167,8 +167,8 @@ std::function<Result<Policy>(const PolicyContext&)> MakePythonPolicy(
 // Options as Python code gives them: a dictionary of texts and numbers, in the words of the
 // program's own options. What it does not have is not set.
 [[nodiscard]] PolicySpec ReadPolicy(const nb::dict& options);
-// The tiers that options ask of an engine, and how they place a session's rows; none where no tier
-// is named.
+// PythonTiers holds the tiers that options ask of an engine, and the shares of a session's rows in
+// them; none if no tier is named.
 struct PythonTiers {
   std::optional<EngineTiers> engine;
   std::optional<TierShares> shares;

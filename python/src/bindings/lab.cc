@@ -13,7 +13,7 @@ namespace ebb::python {
 namespace {
 
 // {"policy": "h2o", "budget": "25%", "window": 16, ...}. "scorer" and "placement" may be Python's;
-// "code" then identifies them, and "label" is what results call the policy.
+// "code" then identifies them, and "label" is the policy's name in results.
 EvalSetting ReadSetting(const nb::dict& dict, const std::shared_ptr<Failure>& failure) {
   EvalSetting setting;
   setting.engine = ReadEngine(dict);
@@ -51,8 +51,8 @@ nb::object ProblemOf(const EvalProblem& problem) {
                                                          std::string(AnswerKindName(problem.kind)));
 }
 
-// Makes the question of a problem, and judges its answers, by Python code where there is any. What
-// that raises is `failure`, and ends the run.
+// Makes the question of a problem, and judges its answers, by Python code if there is any. An
+// exception that this code raises becomes `failure`, and ends the run.
 void Customize(nb::handle prompt, nb::handle judge, const std::shared_ptr<Failure>& failure,
                EvalTaskRequest* request) {
   if (!prompt.is_none()) {

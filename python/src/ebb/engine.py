@@ -138,7 +138,7 @@ def find_model(name: str | os.PathLike[str]) -> str:
     Args:
         name: a path; "pebble", a reasoner of 0.85 million weights inside this package, or "pebble-dms" and
             "pebble-dms-8", its versions that mark rows; the name of a file in the folder where `ebb pull` puts models;
-            or what `ebb pull` takes, which fetches it: "qwen2.5-coder-0.5b", "hf:ORG/REPO[:QUANT|/FILE]",
+            or a name that `ebb pull` takes, which fetches it: "qwen2.5-coder-0.5b", "hf:ORG/REPO[:QUANT|/FILE]",
             "ollama:NAME[:TAG]", an https address. That needs the program `ebb` on the PATH (or at EBB_PROGRAM).
     """
     text = os.fspath(name)
@@ -333,7 +333,7 @@ class Engine:
                 check_factory(options[part], base, part)
         if "budget" in options:
             options["budget"] = str(options["budget"])
-        # A budget says how many rows stay in place of the shares of tiers.
+        # A budget replaces the shares of tiers.
         has_tiers = any(key in options for key in _TIERS) or ("budget" not in options and bool(self._tiers))
         if "scorer" in options and "policy" not in options and not has_tiers:
             options["policy"] = "attention"

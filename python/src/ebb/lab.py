@@ -48,7 +48,7 @@ def _check_options(setting: dict[str, Any]) -> None:
 
 
 class _Parts:
-    """The parts of a setting's policy that are Python code, and what results call them."""
+    """The parts of a setting's policy that are Python code, and their names in results."""
 
     def __init__(self, setting: dict[str, Any]) -> None:
         self.names: dict[str, str] = {}
@@ -249,9 +249,9 @@ def eval(
         batch: step so many problems together, a multiple of 4; 0: each by itself.
         out: a folder for grid.json, results.jsonl and times.jsonl, in the format of `ebb-lab eval` and with its bytes.
             Answers are written as they come: Ctrl-C, an exception or a kill loses none that was written.
-        resume: go on with the run that the folder holds, which is to be of the same questions and settings.
+        resume: continue the run in the folder, which must have the same questions and settings.
         shard: "I/N": the I-th of N parts of the problems, from 0.
-        any_version: with resume, go on with a run that another version of ebb began.
+        any_version: with resume, continue a run that another version of ebb began.
         progress: draw progress on stderr; None: where that is a terminal.
         on_answer: called with each new answer as it comes.
     """

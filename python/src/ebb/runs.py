@@ -181,7 +181,7 @@ def differing_key(a: Json, b: Json, may_differ: Sequence[str] = ()) -> str:
     return ""
 
 
-#: What makes machines round alike, or not.
+#: The properties that decide whether machines round alike.
 _MACHINE = ("version", "commit", "cpu", "instructions")
 
 

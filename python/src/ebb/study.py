@@ -112,7 +112,7 @@ def importance(
     workers: int = 0,
     kv_type: str = "f16",
 ) -> Importance:
-    """Labels the tokens of right answers by occlusion, and says how well each signal ranks them, as `ebb-lab
+    """Labels the tokens of right answers by occlusion, and measures how well each signal ranks them, as `ebb-lab
     importance` does.
 
     Args:
@@ -143,7 +143,7 @@ def profile(
     transfer_tokens: int = 1024,
     **options: Unpack[ModelSessionOptions],
 ) -> dict[str, Any]:
-    """Measures where attention goes and where rows lie while a prompt is answered, and what moves cost: the record of
+    """Measures the attention to rows, the tiers of rows and the cost of moves while a prompt is answered: the record of
     `ebb-lab profile --json`, by that program (on the PATH, or at EBB_PROGRAM with "-lab" appended).
 
     docs/dev/formats.md has the fields, and `ebb.profile_page.profile_page(record)` draws them.
