@@ -1,4 +1,4 @@
-// Measures what the row store costs compared with a decode step, at the shape of SmolLM2-135M with
+// Measures the cost of the row store compared with a decode step, at the shape of SmolLM2-135M with
 // a table for every kv head, the finest granularity: 90 tables, and 90 streams of pages.
 #include <benchmark/benchmark.h>
 
