@@ -62,7 +62,7 @@ std::string WithoutEffectText(const Program& program, const Command& command) {
     if (!names.empty()) names += ", ";
     names += row.names.substr(0, row.names.find(','));
   }
-  return names.empty() ? "" : fmt::format("Also accepted, without effect: {}.", names);
+  return names.empty() ? "" : fmt::format("Also accepted, without any effect here: {}.", names);
 }
 
 }  // namespace ebb::cli

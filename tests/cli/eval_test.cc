@@ -238,8 +238,8 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
            {R"({"policies": "full"})", "list of texts"},
            {R"({"seeds": [-1]})", "numbers from 0"},
            {R"({"settings": [{"colour": "red"}]})", "colour"},
-           {R"({"settings": [{"policy": "random"}]})", "lists beside"},
-           {R"({"settings": [{"budget": "5%"}]})", "lists beside"},
+           {R"({"settings": [{"policy": "random"}]})", "lists outside"},
+           {R"({"settings": [{"budget": "5%"}]})", "lists outside"},
            {R"({"settings": [{"t0": "much"}]})", "t0"}}) {
     std::ofstream(grid) << text;
     refuses(task + "--grid " + grid, words);
