@@ -78,8 +78,9 @@ Status CheckEngine(const EngineCore& core, const LosslessOptions& options) {
 
 }  // namespace
 
-CacheUse DraftUse(const std::optional<TierShares>& tiers) {
-  return ReadsSelectively(tiers) ? CacheUse::kSession : CacheUse::kDraft;
+CacheUse CacheUseOf(const SessionOptions& session) {
+  const bool has_draft = session.lossless.has_value() && !ReadsSelectively(session.policy.tiers);
+  return has_draft ? CacheUse::kDraft : CacheUse::kSession;
 }
 
 std::optional<PolicyTiers> TiersOfPolicy(const EngineOptions& engine,
@@ -88,7 +89,7 @@ std::optional<PolicyTiers> TiersOfPolicy(const EngineOptions& engine,
   if (!own.has_value()) return std::nullopt;
   PolicyTiers of_policy = {.tiers = *own};
   auto& [tiers, shares] = of_policy.tiers;
-  if (!session.lossless.has_value() || DraftUse(shares) == CacheUse::kSession) return of_policy;
+  if (CacheUseOf(session) == CacheUse::kSession) return of_policy;
   tiers.t1 = T1Place::kNone;
   tiers.t1_cap_bytes = 0;
   if (CompressesOldRows(shares)) return of_policy;
@@ -129,7 +130,7 @@ Result<std::unique_ptr<Speculator>> Speculator::Create(const LosslessOptions& op
   EBB_RETURN_IF_ERROR(CheckDraft(*draft));
   const EngineCore& core = *draft->core();
   EBB_RETURN_IF_ERROR(CheckEngine(core, options));
-  if (DraftUse(draft->options().policy.tiers) == CacheUse::kSession) {
+  if (CacheUseOf(draft->options()) == CacheUse::kSession) {
     return std::unique_ptr<Speculator>(new Speculator(options, draft, nullptr));
   }
   const CacheStores stores = core.stores.caches(CacheUse::kStore);

@@ -36,9 +36,9 @@
 
 namespace ebb {
 
-// Returns the contents of the cache that drafts: kSession if one cache holds all rows and drafts
-// read it selectively, otherwise kDraft.
-[[nodiscard]] CacheUse DraftUse(const std::optional<TierShares>& tiers);
+// Returns the contents of the cache that a session's policy places rows in. A lossless session's
+// cache drafts: kDraft, or kSession if it holds all rows and drafts read it selectively.
+[[nodiscard]] CacheUse CacheUseOf(const SessionOptions& session);
 
 // PolicyTiers holds the tiers that a session's policy places rows in: TiersOf() the session, or the
 // tiers of a lossless session's draft.
@@ -46,7 +46,7 @@ struct PolicyTiers {
   TierSetting tiers;
   Protected protected_rows = Protected::kStay;
 };
-// Returns nothing if the session leaves all rows in T0. A draft (DraftUse() is kDraft) has no T1,
+// Returns nothing if the session leaves all rows in T0. A draft (CacheUseOf() is kDraft) has no T1,
 // and evicts the rows that the hierarchy would have in T1 and T3.
 [[nodiscard]] std::optional<PolicyTiers> TiersOfPolicy(const EngineOptions& engine,
                                                        const SessionOptions& session);

@@ -267,10 +267,6 @@ int Internals::ContextOf(const EngineCore& core, const SessionOptions& options) 
 
 namespace {
 
-CacheUse CacheUseOf(const SessionOptions& options) {
-  return options.lossless.has_value() ? DraftUse(options.policy.tiers) : CacheUse::kSession;
-}
-
 Status CheckTiersOfEngine(const EngineOptions& engine, const std::optional<TierShares>& shares) {
   if (!shares.has_value()) return OkStatus();
   if (!engine.tiers.has_value()) return InvalidArgument("the engine was made without tiers");

@@ -27,10 +27,8 @@ class Counter {
       : core_(core), options_(options), prompt_tokens_(prompt_tokens), most_tokens_(most_tokens) {}
 
   Result<TierNeeds> Count() const {
-    const bool has_draft =
-        options_.lossless.has_value() && DraftUse(options_.policy.tiers) == CacheUse::kDraft;
     EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOfPolicy());
-    if (!has_draft) return needs;
+    if (CacheUseOf(options_) == CacheUse::kSession) return needs;
     // Besides the draft's rows, every row is kept in T1, or in T0 if there is no T1.
     const std::optional<EngineTiers>& tiers = core_.options.tiers;
     const bool has_t1 = tiers.has_value() && tiers->t1 != T1Place::kNone;
