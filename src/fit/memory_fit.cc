@@ -350,7 +350,7 @@ class MemoryOf {
   const size_t chunk_ = ChunkTokens(request_);
   const TierSetting tiers_ = request_.tiers.value_or(TierSetting());
   const double t0_share_ = tiers_.shares.t0_share.value_or(kDefaultT0Share);
-  const bool in_file_ = tiers_.engine.t1.value_or(T1Place::kFile) == T1Place::kFile;
+  const bool in_file_ = LiesInFile(tiers_.engine);
   const bool reads_selectively_ = ReadsSelectively(tiers_.shares);
   // is_ranked_ is true if a scorer ranks rows by their mass.
   const bool is_ranked_ = request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_});

@@ -27,11 +27,11 @@ size_t RowsUnder(const ModelShape& shape, size_t page_bytes, bool in_file, uint6
   return pages == 0 ? 0 : static_cast<size_t>(pages - 1) * kRowsPerPage;
 }
 
+}  // namespace
+
 bool LiesInFile(const EngineTiers& tiers) {
   return tiers.t1.value_or(T1Place::kFile) == T1Place::kFile;
 }
-
-}  // namespace
 
 uint64_t BytesOfPages(const ModelShape& shape, size_t page_bytes, bool in_file,
                       uint64_t pages_of_stream) {

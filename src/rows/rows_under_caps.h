@@ -11,6 +11,9 @@
 
 namespace ebb {
 
+// Returns whether T1 lies in a file, where it also lies if no place is named.
+[[nodiscard]] bool LiesInFile(const EngineTiers& tiers);
+
 // Returns the bytes that `pages_of_stream` pages of each (layer, kv head) take: whole extents of an
 // arena, or, `in_file`, whole segments of a file.
 [[nodiscard]] uint64_t BytesOfPages(const ModelShape& shape, size_t page_bytes, bool in_file,
