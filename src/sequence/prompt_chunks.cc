@@ -9,6 +9,7 @@
 #include "src/policy/tier_plan.h"
 #include "src/sequence/checkpoint_plan.h"
 #include "src/sequence/sequence.h"
+#include "src/sequence/stored_rows.h"
 #include "src/step/cpu/attention_nodes.h"
 
 namespace ebb {
@@ -245,37 +246,19 @@ Status PromptChunks::TakeSelection(const Selector& from, Position end) {
   const size_t num_rows = end - first;
   const EngineCore& core = *sequence_.core();
   const ModelShape& shape = core.model->shape();
-  const size_t head_dim = core.format.head_dim, row_bytes = core.format.RowStride();
-  Device* const device = core.stores.device();
+  const size_t head_dim = core.format.head_dim;
   std::vector<std::vector<float>> keys(shape.num_layers);
-  std::vector<const std::byte*> stored(num_rows);  // of a kv head
-  std::vector<std::byte> copies(device->IsClosed() ? num_rows * row_bytes : 0);
-  EBB_ASSIGN_OR_RETURN(StagedStep staged, sequence_.cache().StageStep());
-  for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
-    staged.StageLayer(attention, /*part=*/0);
-    const int layer = shape.LayerRead(attention);
+  StoredRows stored(core, &sequence_.cache());
+  EBB_RETURN_IF_ERROR(stored.ForEachLayer(shape.num_layers - 1, [&](int layer) -> Status {
     const size_t num_heads = shape.NumKvHeads(layer);
     keys[layer].resize(num_rows * num_heads * head_dim);
     for (size_t h = 0; h < num_heads; ++h) {
-      const RowsView rows = sequence_.cache().views().View(layer, static_cast<int>(h));
-      for (size_t i = 0; i < num_rows; ++i) {
-        const Slot slot = rows.slots[first + i];
-        stored[i] = rows.pages[slot.page()] + slot.row() * row_bytes;
-      }
-      if (device->IsClosed() && num_rows > 0) {
-        EBB_RETURN_IF_ERROR(device->ReadRows(stored, row_bytes, copies.data()));
-        for (size_t i = 0; i < num_rows; ++i) stored[i] = copies.data() + i * row_bytes;
-      }
-      for (size_t i = 0; i < num_rows; ++i) {
-        core.kernel->load_row(core.format.type, stored[i],
-                              keys[layer].data() + (i * num_heads + h) * head_dim,
-                              core.format.head_dim);
-      }
+      EBB_RETURN_IF_ERROR(stored.Load(
+          layer, static_cast<int>(h), {first, first + num_rows}, StoredRows::Part::kKeys,
+          [&](size_t i) { return &keys[layer][((i - first) * num_heads + h) * head_dim]; }));
     }
-    staged.ReleaseLayer(attention);
-    staged.EndLayer(attention);
-  }
-  EBB_RETURN_IF_ERROR(staged.End());
+    return OkStatus();
+  }));
   sequence_.settler().ShowKeysToSelector(static_cast<Position>(first), {keys.begin(), keys.end()},
                                          num_rows);
   return OkStatus();

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "src/sequence/stored_rows.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
@@ -31,52 +32,21 @@ class RowReader {
   }
 
  private:
-  // Reads the rows of T0 and T1. Layers are staged in order, so that those before are staged too.
+  // Reads the rows of T0 and T1.
   Status ReadFull() {
-    EBB_ASSIGN_OR_RETURN(StagedStep staged, cache_.StageStep());
-    const ModelShape& shape = core_.model->shape();
-    for (int attention = 0; attention < shape.NumAttentions(); ++attention) {
-      staged.StageLayer(attention, /*part=*/0);
-      const bool is_read = shape.LayerRead(attention) == layer_;
-      const Status read = is_read ? CopyFull() : OkStatus();
-      staged.ReleaseLayer(attention);
-      staged.EndLayer(attention);
-      EBB_RETURN_IF_ERROR(read);
-      if (is_read) break;
-    }
-    return staged.End();
-  }
-
-  Status CopyFull() {
-    const RowsView view = cache_.views().View(layer_, kv_head_);
-    const auto indices = cache_.views().IndicesOf(layer_, kv_head_).full;
-    const PageFormat& format = core_.format;
-    std::vector<const std::byte*> keys(view.slots.size()), values(view.slots.size());
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const Slot slot = view.slots[i];
-      keys[i] = view.pages[slot.page()] + slot.row() * format.RowStride();
-      values[i] = keys[i] + format.ValueOffset();
-    }
-    EBB_RETURN_IF_ERROR(Load(keys, indices, &rows_.keys));
-    return format.has_values ? Load(values, indices, &rows_.values) : OkStatus();
-  }
-
-  // Converts the stored rows at these addresses. The i-th is row indices[i], or row i without
-  // indices.
-  Status Load(std::span<const std::byte*> stored, std::span<const uint32_t> indices,
-              std::vector<float>* to) {
-    const size_t row_bytes = core_.format.RowStride();
-    Device* const device = core_.stores.device();
-    std::vector<std::byte> copies(device->IsClosed() ? stored.size() * row_bytes : 0);
-    if (!copies.empty()) {
-      EBB_RETURN_IF_ERROR(device->ReadRows(stored, row_bytes, copies.data()));
-      for (size_t i = 0; i < stored.size(); ++i) stored[i] = copies.data() + i * row_bytes;
-    }
-    for (size_t i = 0; i < stored.size(); ++i) {
-      core_.kernel->load_row(core_.format.type, stored[i], At(to, indices, i),
-                             core_.format.head_dim);
-    }
-    return OkStatus();
+    StoredRows stored(core_, &cache_);
+    return stored.ForEachLayer(layer_, [&](int layer) -> Status {
+      if (layer != layer_) return OkStatus();
+      const size_t num_rows = cache_.views().View(layer_, kv_head_).size();
+      const auto indices = cache_.views().IndicesOf(layer_, kv_head_).full;
+      const auto load = [&](StoredRows::Part part, std::vector<float>* to) {
+        return stored.Load(layer_, kv_head_, {0, num_rows}, part,
+                           [&](size_t i) { return At(to, indices, i); });
+      };
+      EBB_RETURN_IF_ERROR(load(StoredRows::Part::kKeys, &rows_.keys));
+      if (!core_.format.has_values) return OkStatus();
+      return load(StoredRows::Part::kValues, &rows_.values);
+    });
   }
 
   Status ReadCompressed() {
@@ -99,6 +69,7 @@ class RowReader {
     return OkStatus();
   }
 
+  // Returns the place of row indices[i]; without indices, of row i.
   float* At(std::vector<float>* rows, std::span<const uint32_t> indices, size_t i) const {
     const size_t row = indices.empty() ? i : indices[i];
     return rows->data() + row * static_cast<size_t>(core_.format.head_dim);
