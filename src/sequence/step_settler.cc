@@ -8,8 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "src/base/fetch_ahead.h"
 
 namespace ebb {
@@ -280,12 +278,7 @@ void StepSettler::Expire(Position next, int group) {
   checkpoints_->FindGone(positions, window, next, &removed_);
   const size_t num_gone = removed_.size();
   if (num_gone == 0) return;
-  const auto is_explained = [&](uint32_t row) { return positions[row] == *options_->explained; };
-  if (options_->explained.has_value() && std::ranges::any_of(removed_, is_explained)) {
-    AddExplanation(group, Tier::kT3, next, [window] {
-      return fmt::format("its layers see the newest {} tokens alone", window);
-    });
-  }
+  if (options_->explained.has_value()) ExplainExpired(group, next);
   if (ledger_ != nullptr) {
     std::vector<Ledger::Change> changes;
     for (const uint32_t row : removed_) changes.push_back({positions[row], Tier::kT3});
@@ -397,59 +390,6 @@ Status StepSettler::PlaceNow(PlacementInput facts, int group) {
   // evictions were carried out above. Such a decision is stored for the ledger alone.
   if (!decision.moves.empty() || ledger_ != nullptr) decided_.push_back(std::move(decision));
   return OkStatus();
-}
-
-void StepSettler::Explain(const PlacementInput& facts, std::span<const Move> moves) {
-  const auto found = std::ranges::lower_bound(facts.positions, *options_->explained);
-  if (found == facts.positions.end() || *found != *options_->explained) return;
-  const auto row = static_cast<size_t>(found - facts.positions.begin());
-  const auto move = std::ranges::find(moves, row, &Move::row);
-  const Tier now = facts.tiers.empty() ? Tier::kT0 : facts.tiers[row];
-  AddExplanation(facts.group, move == moves.end() ? now : move->to, facts.next_position,
-                 [&] { return policy_->placement->Explain(facts, row); });
-}
-
-std::vector<Explanation> StepSettler::ExplainNow(PlacementInput facts, Position position) const {
-  std::vector<Explanation> found;
-  if (policy_->placement == nullptr) return found;
-  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
-    TurnTo(group, &facts);
-    const auto at = std::ranges::lower_bound(facts.positions, position);
-    Explanation& one = found.emplace_back(Explanation{
-        .num_tokens = facts.next_position, .group = group, .tier = Tier::kT3, .why = {}});
-    if (at == facts.positions.end() || *at != position) {
-      const int window = cache_->layout().WindowOf(group);
-      one.why = window > 0 && position + window <= facts.next_position
-                    ? fmt::format("its layers see the newest {} tokens alone", window)
-                    : "an earlier decision evicted it";
-      continue;
-    }
-    const auto row = static_cast<size_t>(at - facts.positions.begin());
-    if (scores_used_) facts.scores = ScoresOf(group);
-    if (CapsMayBind()) facts.tiers = cache_->tiers(group);
-    one.tier = facts.tiers.empty() ? Tier::kT0 : facts.tiers[row];
-    one.why = policy_->placement->Explain(facts, row);
-  }
-  return found;
-}
-
-void StepSettler::AddExplanation(int group, Tier tier, Position num_tokens,
-                                 const std::function<std::string()>& why) {
-  const auto is_of_group = [group](const Explanation& one) { return one.group == group; };
-  const auto end = explanations_.rend();
-  const auto last = std::find_if(explanations_.rbegin(), end, is_of_group);
-  const auto before = last == end ? end : std::find_if(last + 1, end, is_of_group);
-  try {
-    Explanation latest = {.num_tokens = num_tokens, .group = group, .tier = tier, .why = why()};
-    // A decision that changes nothing replaces a previous one that changed nothing either.
-    const bool replaces = before != end && before->tier == tier && last->tier == tier;
-    if (replaces) {
-      *last = std::move(latest);
-    } else {
-      explanations_.push_back(std::move(latest));
-    }
-  } catch (const std::bad_alloc&) {  // the step continues without
-  }
 }
 
 Status StepSettler::MoveDecided() {

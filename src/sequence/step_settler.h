@@ -129,6 +129,9 @@ class StepSettler {
   [[nodiscard]] Status PlaceNow(PlacementInput facts, int group);
   // Records why this decision puts the row of SessionOptions::explained where it does.
   void Explain(const PlacementInput& facts, std::span<const Move> moves);
+  // Records why the row of SessionOptions::explained goes if it is one of removed_, which Expire()
+  // removes.
+  void ExplainExpired(int group, Position next);
   // Records the explained row's destination and the reason. Among decisions that do not move the
   // row, only the first and the latest are kept.
   void AddExplanation(int group, Tier tier, Position num_tokens,
