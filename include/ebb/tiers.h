@@ -96,6 +96,10 @@ struct TierShares {
 // holds.
 inline constexpr double kDefaultT0Share = 0.5;
 
+// kDefaultT2Type is the format of T2 if only its rows are named; texts also name it if there is no
+// T2.
+inline constexpr CompressedType kDefaultT2Type = CompressedType::kInt8;
+
 // TierSetting holds the tiers of an engine and of a session, as a line of options gives them.
 struct TierSetting {
   EngineTiers engine = {};

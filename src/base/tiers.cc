@@ -192,7 +192,7 @@ Status ParseT2(std::string_view text, TierSetting* tiers) {
   if (!share) {
     return Malformed("T2", text, "neither a share from 0% to 100% nor old", kExpected);
   }
-  CompressedType type = CompressedType::kInt8;
+  CompressedType type = kDefaultT2Type;
   if (colon != std::string_view::npos) {
     const Result<CompressedType> named = ParseCompressedType(text.substr(colon + 1));
     if (!named.ok()) return Malformed("T2", text, "not a compressed format", kExpected);

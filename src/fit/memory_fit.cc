@@ -356,7 +356,7 @@ class MemoryOf {
   const bool is_ranked_ = request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_});
   const PageFormat format_ = PageFormat::Of(shape_, request_.kv_type);
   CompressedFormat compressed_ =
-      CompressedFormat::Of(format_, tiers_.engine.t2_type.value_or(CompressedType::kInt8));
+      CompressedFormat::Of(format_, tiers_.engine.t2_type.value_or(kDefaultT2Type));
 };
 
 }  // namespace

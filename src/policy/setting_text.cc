@@ -98,7 +98,7 @@ std::vector<TierOption> TierOptions(const TierSetting& tiers) {
   options.emplace_back("--t1", fmt::format("{}{}{}", place, folder, cap));
   if (HasT2(shares)) {
     const std::string rows = CompressesOldRows(shares) ? "old" : percent(shares.t2_share);
-    const CompressedType type = engine.t2_type.value_or(CompressedType::kInt8);
+    const CompressedType type = engine.t2_type.value_or(kDefaultT2Type);
     options.emplace_back("--t2", fmt::format("{}:{}", rows, CompressedTypeName(type)));
   }
   if (ReadsSelectively(shares)) options.emplace_back("--t1-read", T1ReadText(shares));

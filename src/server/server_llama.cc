@@ -19,7 +19,7 @@ std::string ShareText(double share) { return fmt::format("{:.6g}%", share * 100)
 std::string T2Text(const TierSetting& tiers) {
   const std::string rows =
       CompressesOldRows(tiers.shares) ? std::string("old") : ShareText(tiers.shares.t2_share);
-  const CompressedType type = tiers.engine.t2_type.value_or(CompressedType::kInt8);
+  const CompressedType type = tiers.engine.t2_type.value_or(kDefaultT2Type);
   return fmt::format("{}:{}", rows, CompressedTypeName(type));
 }
 

@@ -87,7 +87,7 @@ class HierarchyPlacement final : public StatelessPlacement {
     std::string t1 = HasT1() ? "" : ",t1=none";
     if (engine.t1_cap_bytes > 0) t1 = fmt::format(",t1={} bytes", engine.t1_cap_bytes);
     const std::string of = shares.evict_of == EvictOf::kAlive ? "alive" : "generated";
-    const CompressedType t2_type = engine.t2_type.value_or(CompressedType::kInt8);
+    const CompressedType t2_type = engine.t2_type.value_or(kDefaultT2Type);
     return fmt::format(
         "hierarchy(t0={}{},t2={}:{},evict={} of {},sinks={},window={},interval={})", t0, t1,
         Percent(shares.t2_share), CompressedTypeName(t2_type), Percent(shares.evict_share),

@@ -67,8 +67,8 @@ class OldRowsPlacement final : public StatelessPlacement {
 }  // namespace
 
 Result<std::unique_ptr<Placement>> MakeOldRowsPlacement(const PlacementOptions& options) {
-  return std::unique_ptr<Placement>(std::make_unique<OldRowsPlacement>(
-      options.tiers.engine.t2_type.value_or(CompressedType::kInt8)));
+  return std::unique_ptr<Placement>(
+      std::make_unique<OldRowsPlacement>(options.tiers.engine.t2_type.value_or(kDefaultT2Type)));
 }
 
 }  // namespace ebb
