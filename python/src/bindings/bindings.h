@@ -54,6 +54,12 @@ auto WithoutGil(Work work) {
   return work();
 }
 
+// Returns bytes as a text of Python's; what is not UTF-8 becomes U+FFFD.
+inline nb::str TextOf(std::string_view bytes) {
+  return nb::steal<nb::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+}
+
 // A NumPy array with a copy of `values`.
 template <typename T>
 nb::object CopyOf(std::span<const T> values) {

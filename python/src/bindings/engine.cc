@@ -177,18 +177,13 @@ struct PyConversation {
   Conversation talk;
 };
 
-nb::str Text(std::string_view bytes) {
-  return nb::steal<nb::str>(
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
-}
-
 nb::dict DictOf(const GenerateResult& result) {
   nb::dict dict;
-  dict["text"] = Text(result.text);
-  dict["thought"] = Text(std::string_view(result.text).substr(0, result.thought_bytes));
-  dict["answer"] = Text(std::string_view(result.text).substr(result.thought_bytes));
+  dict["text"] = TextOf(result.text);
+  dict["thought"] = TextOf(std::string_view(result.text).substr(0, result.thought_bytes));
+  dict["answer"] = TextOf(std::string_view(result.text).substr(result.thought_bytes));
   dict["finish_reason"] = std::string(FinishReasonName(result.finish_reason));
-  dict["error"] = result.error.ok() ? nb::none() : nb::object(Text(result.error.Text()));
+  dict["error"] = result.error.ok() ? nb::none() : nb::object(TextOf(result.error.Text()));
   dict["generated_tokens"] = result.generated_tokens;
   dict["thought_tokens"] = result.thought_tokens;
   dict["decode_steps"] = result.decode_steps;
@@ -332,7 +327,7 @@ class PyGeneration {
       holder_->failure->RaiseIfSet();
       if (token_.has_value() || !text_.empty()) {
         const nb::object token = token_.has_value() ? nb::cast(*token_) : nb::none();
-        nb::object item = nb::make_tuple(token, Text(text_), part_ == TextPart::kThought,
+        nb::object item = nb::make_tuple(token, TextOf(text_), part_ == TextPart::kThought,
                                          watch_->Moves(), num_evicted);
         CheckSignalsBetweenSteps();
         return item;
@@ -350,8 +345,8 @@ class PyGeneration {
     }
     nb::dict dict = DictOf(*result_);
     if (message_.has_value()) {
-      dict["reasoning_content"] = Text(message_->reasoning_content);
-      dict["content"] = Text(message_->content);
+      dict["reasoning_content"] = TextOf(message_->reasoning_content);
+      dict["content"] = TextOf(message_->content);
     }
     return dict;
   }
@@ -755,7 +750,7 @@ void BindEngine(nb::module_& module) {
                      for (const ChatMessage& message : self.talk.request.messages) {
                        nb::dict dict;
                        dict["role"] = message.role;
-                       dict["content"] = Text(message.content);
+                       dict["content"] = TextOf(message.content);
                        list.append(dict);
                      }
                      return list;

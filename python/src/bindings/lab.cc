@@ -39,11 +39,6 @@ EvalSetting ReadSetting(const nb::dict& dict, const std::shared_ptr<Failure>& fa
   return setting;
 }
 
-nb::str TextOf(std::string_view bytes) {
-  return nb::steal<nb::str>(
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
-}
-
 // An ebb.Problem. REQUIRES: the GIL.
 nb::object ProblemOf(const EvalProblem& problem) {
   return nb::module_::import_("ebb.lab").attr("Problem")(TextOf(problem.id), TextOf(problem.Text()),

@@ -65,8 +65,7 @@ void BindModel(nb::module_& module) {
               text += m.TokenText(
                   token, specials ? Model::ControlTokens::kShow : Model::ControlTokens::kHide);
             }
-            return nb::steal<nb::str>(
-                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+            return TextOf(text);
           },
           nb::arg("tokens"), nb::arg("specials") = false,
           "The text of tokens; halves of UTF-8 characters become U+FFFD.")
