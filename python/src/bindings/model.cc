@@ -40,11 +40,6 @@ void BindModel(nb::module_& module) {
       .def_prop_ro(
           "chat_template", [](const Model& m) { return std::string(m.chat_template()); },
           "The Jinja source of the chat template; empty: there is none.")
-      .def_prop_ro(
-          "eviction_window", &Model::eviction_window,
-          "After how many tokens a row that the model itself marks may go; 0: it marks none.")
-      .def_prop_ro("eviction_shift", &Model::eviction_shift)
-      .def_prop_ro("trained_compression", &Model::trained_compression)
       .def(
           "tokenize",
           [](const Model& m, const std::string& text, bool add_bos, bool specials) {
@@ -68,9 +63,7 @@ void BindModel(nb::module_& module) {
             return TextOf(text);
           },
           nb::arg("tokens"), nb::arg("specials") = false,
-          "The text of tokens; halves of UTF-8 characters become U+FFFD.")
-      .def("ends_generation", &Model::EndsGeneration, nb::arg("token"),
-           "Whether the model ends its answer with this token.");
+          "The text of tokens; halves of UTF-8 characters become U+FFFD.");
 }
 
 }  // namespace ebb::python
