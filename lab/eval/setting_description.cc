@@ -46,23 +46,22 @@ Json TierFields(const std::optional<TierSetting>& tiers) {
   return fields;
 }
 
-// Calls visit(name, field) for each option of an engine and of its sessions that can change
-// results, except the policy and the tiers. Names are those of the options of the command line.
-template <typename Visit>
-void VisitRunFields(const EngineOptions& engine, const SessionOptions& session, Visit&& visit) {
+// Returns the options of an engine and of its sessions that can change results, except the policy
+// and the tiers. Names are those of the options of the command line.
+Json RunFields(const EngineOptions& engine, const SessionOptions& session) {
   const auto& [threads, kv_type, kv_cap_bytes, tiers, device, t1_mode, allow_inexact, rates_file,
                prefill_chunk, max_stall_seconds, policies, attention] = engine;
   const auto& [kind, name, device_attention, memory_bytes] = device;
   const auto& [policy, make_policy, foresight, context, past_context, extra_signals, on_signals,
                lossless, t0_floor_bytes, explained, ledger, step_costs] = session;
-  visit("kv-type", kv_type);
-  visit("kv-cap", kv_cap_bytes);
-  visit("prefill-chunk", prefill_chunk);
-  visit("device", name);
-  visit("device-attention", device_attention);
-  visit("device-memory", memory_bytes);
-  visit("context", context);
-  visit("past-context", past_context);
+  return {{"kv-type", Value(kv_type)},
+          {"kv-cap", kv_cap_bytes},
+          {"prefill-chunk", prefill_chunk},
+          {"device", name},
+          {"device-attention", Value(device_attention)},
+          {"device-memory", Value(memory_bytes)},
+          {"context", context},
+          {"past-context", Value(past_context)}};
 }
 
 Json LosslessFields(const std::optional<LosslessOptions>& lossless) {
@@ -76,16 +75,15 @@ Json LosslessFields(const std::optional<LosslessOptions>& lossless) {
 
 Json Fields(const EvalSetting& setting) {
   Json fields = Json::object();
-  const auto add = [&](std::string_view name, const auto& field) {
+  VisitPolicyFields(setting.session.policy, [&](std::string_view name, const auto& field) {
     fields[std::string(name)] = Value(field);
-  };
-  VisitPolicyFields(setting.session.policy, add);
+  });
   fields["tiers"] = TierFields(TiersOf(setting.engine, setting.session));
   // An engine may have tiers that this session does not use, as the T1 of a lossless one.
   std::optional<TierSetting> of_engine;
   if (setting.engine.tiers.has_value()) of_engine = TierSetting{.engine = *setting.engine.tiers};
   fields["engine_tiers"] = TierFields(of_engine);
-  VisitRunFields(setting.engine, setting.session, add);
+  fields.update(RunFields(setting.engine, setting.session));
   fields["t1-mode"] = Value(setting.engine.t1_mode);
   fields["allow-inexact"] = setting.engine.allow_inexact;
   fields["lossless"] = LosslessFields(setting.session.lossless);
@@ -173,15 +171,11 @@ void NameSetting(const std::string& made, const EvalRunOptions& run, EvalSetting
     if (value.is_null() || value == "") return;
     Append(fmt::format("{}={}", name, TextOf(value)), &setting->options);
   });
-  Json usual = Json::object();
-  VisitRunFields(run.engine, run.session, [&](std::string_view name, const auto& field) {
-    usual[std::string(name)] = Value(field);
-  });
-  VisitRunFields(setting->engine, setting->session, [&](std::string_view name, const auto& field) {
-    const Json value = Value(field);
-    if (usual[std::string(name)] == value) return;
-    Append(fmt::format("{}={}", name, TextOf(value)), &setting->options);
-  });
+  const Json usual = RunFields(run.engine, run.session);
+  const Json own = RunFields(setting->engine, setting->session);
+  for (const auto& [name, value] : own.items()) {
+    if (usual[name] != value) Append(fmt::format("{}={}", name, TextOf(value)), &setting->options);
+  }
   if (!setting->code.empty()) Append("python=" + setting->code, &setting->options);
 }
 
