@@ -134,10 +134,7 @@ std::vector<Token> TokensOf(const Model& model, nb::handle prompt) {
 // Returns log softmax(logits)[token].
 float LogProbability(std::span<const float> logits, Token token) {
   if (token < 0 || static_cast<size_t>(token) >= logits.size()) return NAN;
-  const float most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - most));
-  return static_cast<float>(logits[token] - most - std::log(sum));
+  return static_cast<float>(logits[token] - LogSumExp(logits));
 }
 
 // Reads given text, and returns the logarithmic probability of each of its tokens after those
