@@ -29,6 +29,7 @@
 
 #include "ebb/engine.h"
 #include "ebb/generate.h"
+#include "ebb/lab/eval_run.h"
 #include "ebb/model.h"
 #include "ebb/policy.h"
 
@@ -184,6 +185,9 @@ struct PythonTiers {
 [[nodiscard]] SessionOptions ReadSession(const nb::dict& options);
 [[nodiscard]] EngineOptions ReadEngine(const nb::dict& options);
 [[nodiscard]] SamplingOptions ReadSampling(const nb::dict& options);
+[[nodiscard]] EvalTaskRequest ReadTask(const nb::dict& options);
+// Returns how many problems are answered at a time: one per core if the options do not say it.
+[[nodiscard]] int ReadWorkers(const nb::dict& options);
 
 template <typename T>
 constexpr const char* ExpectedType() {

@@ -1,7 +1,5 @@
 // Evaluations: the laboratory's own runs (ebb/lab/eval_run.h), with policies, prompts and judges in
 // Python as well as the built-in ones.
-#include "ebb/lab/eval_run.h"
-
 #include "bindings.h"
 #include "ebb/lab/answers.h"
 #include "ebb/lab/eval_task.h"
@@ -82,15 +80,6 @@ void Customize(nb::handle prompt, nb::handle judge, const std::shared_ptr<Failur
   }
 }
 
-EvalTaskRequest ReadTask(const nb::dict& options) {
-  return {.task = Get<std::string>(options, "task").value_or("pebble"),
-          .problems = Get<int>(options, "problems").value_or(200),
-          .seed = Get<uint64_t>(options, "seed").value_or(0),
-          .prompt_preset = Get<std::string>(options, "prompt_preset").value_or("plain"),
-          .max_tokens = Get<int>(options, "max_tokens").value_or(0),
-          .judge_name = Get<std::string>(options, "judge_code").value_or("")};
-}
-
 EvaluationOptions ReadEvaluation(const nb::dict& options, const std::atomic<bool>* cancel) {
   EvaluationOptions evaluation;
   evaluation.sampling = ReadSampling(options);
@@ -100,8 +89,7 @@ EvaluationOptions ReadEvaluation(const nb::dict& options, const std::atomic<bool
     Raise(InvalidArgument("prompt_style", "expected chat or raw, found \"" + style + "\""));
   }
   evaluation.prompt_style = style == "raw" ? PromptStyle::kRaw : PromptStyle::kChat;
-  const int workers = Get<int>(options, "workers").value_or(0);
-  evaluation.workers = workers > 0 ? workers : AvailableProcessors().threads;
+  evaluation.workers = ReadWorkers(options);
   evaluation.batch = Get<int>(options, "batch").value_or(0);
   RaiseIfError(ParseShard(Get<std::string>(options, "shard").value_or("0/1"), &evaluation));
   evaluation.cancel = cancel;

@@ -147,4 +147,18 @@ SamplingOptions ReadSampling(const nb::dict& options) {
   return sampling;
 }
 
+EvalTaskRequest ReadTask(const nb::dict& options) {
+  return {.task = Get<std::string>(options, "task").value_or("pebble"),
+          .problems = Get<int>(options, "problems").value_or(200),
+          .seed = Get<uint64_t>(options, "seed").value_or(0),
+          .prompt_preset = Get<std::string>(options, "prompt_preset").value_or("plain"),
+          .max_tokens = Get<int>(options, "max_tokens").value_or(0),
+          .judge_name = Get<std::string>(options, "judge_code").value_or("")};
+}
+
+int ReadWorkers(const nb::dict& options) {
+  const int workers = Get<int>(options, "workers").value_or(0);
+  return workers > 0 ? workers : AvailableProcessors().threads;
+}
+
 }  // namespace ebb::python

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "bindings.h"
-#include "ebb/lab/eval_run.h"
 #include "ebb/lab/fidelity.h"
 #include "ebb/lab/importance.h"
 #include "run_interruptibly.h"
@@ -86,13 +85,7 @@ nb::dict DictOf(const ImportanceResult& result, const EvalQuestion& problem) {
 
 // Returns the labels of each problem, and the correlations of each signal with them.
 nb::tuple StudyImportanceOf(std::shared_ptr<Model> model, const nb::dict& options) {
-  const EvalTaskRequest request = {
-      .task = Get<std::string>(options, "task").value_or("pebble"),
-      .problems = Get<int>(options, "problems").value_or(20),
-      .seed = Get<uint64_t>(options, "seed").value_or(0),
-      .prompt_preset = Get<std::string>(options, "prompt_preset").value_or("plain"),
-      .max_tokens = Get<int>(options, "max_tokens").value_or(0)};
-  const EvalQuestions task = ValueOrRaise(ReadEvalQuestions(request));
+  const EvalQuestions task = ValueOrRaise(ReadEvalQuestions(ReadTask(options)));
   std::atomic<bool> cancel = false;
   ImportanceStudy study;
   std::vector<ImportanceResult> results;
@@ -103,8 +96,7 @@ nb::tuple StudyImportanceOf(std::shared_ptr<Model> model, const nb::dict& option
                           .boundary = Get<std::string>(options, "boundary").value_or(""),
                           .cancel = &cancel};
   importance.engine = ReadEngine(options);
-  const int workers = Get<int>(options, "workers").value_or(0);
-  importance.workers = workers > 0 ? workers : AvailableProcessors().threads;
+  importance.workers = ReadWorkers(options);
   importance.on_result = [&](const ImportanceResult& result) {
     if (result.label.outcome == LabelOutcome::kLabelled) {
       study.Add(result.label.labels, result.signals);
