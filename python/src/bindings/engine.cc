@@ -29,6 +29,13 @@ void CheckSignals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
+// Returns work(session), for which the engine is this thread's and the GIL is released.
+template <typename Work>
+auto InTurn(const HolderPtr& holder, Work work) {
+  EngineTurn::Hold turn(holder->turn);
+  return WithoutGil([&] { return work(*holder->session); });
+}
+
 HolderPtr NewHolder(const PythonEngine& engine) {
   auto holder = std::make_shared<SessionHolder>();
   holder->model = engine.model;
@@ -114,11 +121,8 @@ void Prefill(const HolderPtr& holder, std::span<const Token> tokens, nb::handle 
     }
     if (holder->failure->is_set()) cancel = true;
   };
-  StepOutcome outcome;
-  {
-    EngineTurn::Hold turn(holder->turn);
-    outcome = WithoutGil([&] { return holder->session->Prefill(tokens, options); });
-  }
+  const StepOutcome outcome =
+      InTurn(holder, [&](Session& session) { return session.Prefill(tokens, options); });
   holder->failure->RaiseIfSet();
   if (raised.has_value()) throw std::move(*raised);
   RaiseIfError(outcome.status);
@@ -420,12 +424,8 @@ std::unique_ptr<PyGeneration> Chat(PySession& session, nb::object conversation,
   Turn turn = ValueOrRaise(
       WithoutGil([&] { return BeginTurn(model, talk.talk, said, holder->session->context()); }));
   auto sampler = ValueOrRaise(SamplerFor(turn, model, ReadSampling(dict)));
-  std::span<const Token> unread;
-  {
-    EngineTurn::Hold hold(holder->turn);
-    unread =
-        ValueOrRaise(WithoutGil([&] { return KeepPrefix(turn.tokens, holder->session.get()); }));
-  }
+  const std::span<const Token> unread = ValueOrRaise(
+      InTurn(holder, [&](Session& session) { return KeepPrefix(turn.tokens, &session); }));
   Prefill(holder, unread, dict.contains("progress") ? nb::object(dict["progress"]) : nb::none());
   auto generation = std::make_unique<PyGeneration>(holder, std::move(claim), std::move(sampler),
                                                    OptionsFor(turn, ReadGenerate(dict)));
@@ -491,21 +491,23 @@ nb::object Lossless(PySession& self) {
   });
 }
 
+// Returns a NumPy array with a copy of `values`, in rows of `columns`.
+template <typename T>
+nb::object Matrix(const std::vector<T>& values, size_t columns) {
+  return CopyOf(std::span<const T>(values))
+      .attr("reshape")(nb::make_tuple(values.size() / columns, columns));
+}
+
 // Returns (positions, tiers, keys, values) of the rows of one (layer, kv head); values None if they
 // are parts of the keys.
 nb::tuple RowsOf(PySession& self, int layer, int kv_head) {
   const HolderPtr& holder = Sound(self).holder;
-  Result<CachedRows> read = Status();
-  {
-    EngineTurn::Hold turn(holder->turn);
-    read = WithoutGil([&] { return ReadCachedRows(*holder->session, layer, kv_head); });
-  }
-  const CachedRows rows = ValueOrRaise(std::move(read));
+  const CachedRows rows = ValueOrRaise(
+      InTurn(holder, [&](Session& session) { return ReadCachedRows(session, layer, kv_head); }));
   const auto dim = static_cast<size_t>(holder->model->shape().head_dim);
   const auto matrix = [&](const std::vector<float>& values) -> nb::object {
     if (values.empty() && !rows.positions.empty()) return nb::none();
-    return CopyOf(std::span<const float>(values))
-        .attr("reshape")(nb::make_tuple(values.size() / dim, dim));
+    return Matrix(values, dim);
   };
   const std::span<const uint8_t> tiers(reinterpret_cast<const uint8_t*>(rows.tiers.data()),
                                        rows.tiers.size());
@@ -516,12 +518,11 @@ nb::tuple RowsOf(PySession& self, int layer, int kv_head) {
 nb::object RowsByStep(PySession& self) {
   return Reading(self, [](const Session& session) -> nb::object {
     if (session.ledger() == nullptr) return nb::none();
-    const auto rows = session.ledger()->RowsByStep();
-    auto* const data = new int64_t[rows.size() * kNumTiers];
-    for (size_t i = 0; i < rows.size(); ++i)
-      std::copy(rows[i].begin(), rows[i].end(), data + i * kNumTiers);
-    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, int64_t>(data, {rows.size(), size_t{kNumTiers}}, owner));
+    std::vector<int64_t> counts;
+    for (const Ledger::RowsPerTier& rows : session.ledger()->RowsByStep()) {
+      counts.insert(counts.end(), rows.begin(), rows.end());
+    }
+    return Matrix(counts, kNumTiers);
   });
 }
 
@@ -589,11 +590,8 @@ void BindEngine(nb::module_& module) {
           "decode",
           [](PySession& self, Token token) {
             const HolderPtr& holder = Sound(self).holder;
-            StepOutcome outcome;
-            {
-              EngineTurn::Hold turn(holder->turn);
-              outcome = WithoutGil([&] { return holder->session->Decode(token); });
-            }
+            const StepOutcome outcome =
+                InTurn(holder, [&](Session& session) { return session.Decode(token); });
             holder->failure->RaiseIfSet();
             CheckSignals();
             RaiseIfError(outcome.status);
@@ -626,11 +624,8 @@ void BindEngine(nb::module_& module) {
           [](PySession& self, const std::string& path, nb::bytes extra) {
             const HolderPtr& holder = Sound(self).holder;
             const std::string bytes(extra.c_str(), extra.size());
-            Status status;
-            {
-              EngineTurn::Hold turn(holder->turn);
-              status = WithoutGil([&] { return SaveSession(*holder->session, path, bytes); });
-            }
+            const Status status =
+                InTurn(holder, [&](Session& session) { return SaveSession(session, path, bytes); });
             holder->failure->RaiseIfSet();
             RaiseIfError(status);
           },
@@ -648,24 +643,16 @@ void BindEngine(nb::module_& module) {
           "set_t0_share",
           [](PySession& self, double share) {
             const HolderPtr& holder = Sound(self).holder;
-            Status status;
-            {
-              EngineTurn::Hold turn(holder->turn);
-              status = WithoutGil([&] { return holder->session->SetT0Share(share); });
-            }
+            const Status status =
+                InTurn(holder, [&](Session& session) { return session.SetT0Share(share); });
             holder->failure->RaiseIfSet();
             RaiseIfError(status);
           },
           nb::arg("share"))
       .def("park",
            [](PySession& self) {
-             const HolderPtr& holder = Sound(self).holder;
-             Status status;
-             {
-               EngineTurn::Hold turn(holder->turn);
-               status = WithoutGil([&] { return holder->session->Park(); });
-             }
-             RaiseIfError(status);
+             RaiseIfError(
+                 InTurn(Sound(self).holder, [](Session& session) { return session.Park(); }));
            })
       .def_prop_ro("tokens",
                    [](PySession& self) {
