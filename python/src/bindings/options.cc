@@ -139,7 +139,7 @@ SamplingOptions ReadSampling(const nb::dict& options) {
   set("mirostat", &sampling.mirostat);
   set("mirostat_tau", &sampling.mirostat_tau);
   set("mirostat_eta", &sampling.mirostat_eta);
-  if (const auto samplers = Get<std::string>(options, "samplers")) {
+  if (const auto samplers = Get<std::string>(options, "samplers"); !samplers.value_or("").empty()) {
     sampling.samplers = ValueOrRaise(ParseSamplerStages(*samplers));
   }
   set("seed", &sampling.seed);

@@ -124,8 +124,20 @@ def check_factory(value: Any, base: type, argument: str) -> None:
                               f"found {value!r}", field=argument)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if value is not None}
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The options among the arguments of a function, without those that are None."""
+    return {name: value for name, value in arguments.items()
+            if value is not None and name not in ("self", "model", "prompt")}
+
+
+def _generate_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    options = _given(arguments)
+    if isinstance(options.get("stop"), str):
+        options["stop"] = [options["stop"]]
+    for name in ("stop", "dry_sequence_breakers"):
+        if name in options:
+            options[name] = list(options[name])
+    return options
 
 
 #: Models inside this package, as inside the program.
@@ -296,12 +308,8 @@ class Engine:
                 program: t0="30%", t1="file", t2="50%:int8", evict="10%". See `session()`.
             lossless: sessions may be lossless: T1 keeps every row.
         """
+        options = _given(locals())
         self.model = model
-        options = _given(
-            dict(threads=threads, kv_type=kv_type, kv_cap=kv_cap, device=device,
-                 prefill_chunk=prefill_chunk, t0=t0, t1=t1, t2=t2, t1_read=t1_read, evict=evict,
-                 evict_of=evict_of, lossless=lossless)
-        )
         self._tiers = {key: options[key] for key in _TIERS if key in options}
         if _ebb.compressed_rows(kv_type) is not None:
             self._tiers["kv_type"] = kv_type
@@ -393,14 +401,7 @@ class Engine:
             ledger: record where each row went, for `Token.moves` and `tiers_over_time()`. Without it
                 policies of many groups decide on several threads.
         """
-        options = self._options(
-            dict(policy=policy, scorer=scorer, placement=placement,
-                 budget=budget, sinks=sinks, window=window,
-                 interval=interval, granularity=granularity, t0=t0, t1=t1, t1_read=t1_read, t2=t2,
-                 evict=evict, evict_of=evict_of, lossless=lossless, verify=verify,
-                 draft_min=draft_min, draft_max=draft_max, context=context,
-                 past_context=past_context, seed=seed, ledger=ledger)
-        )
+        options = self._options(locals())
         return Session(self, self._core.open(options), options)
 
     def resume(self, path: str | os.PathLike[str], **options: Unpack[SessionOptions]) -> Session:
@@ -686,19 +687,7 @@ class Session:
             ignore_eos: end tokens never come.
             progress: as of `prefill()`.
         """
-        options = _given(
-            dict(max_tokens=max_tokens, min_tokens=min_tokens, temperature=temperature, top_k=top_k,
-                 top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty, repeat_last_n=repeat_last_n,
-                 presence_penalty=presence_penalty, frequency_penalty=frequency_penalty,
-                 dynatemp_range=dynatemp_range, dynatemp_exponent=dynatemp_exponent, typical_p=typical_p,
-                 top_n_sigma=top_n_sigma, xtc_probability=xtc_probability, xtc_threshold=xtc_threshold,
-                 dry_multiplier=dry_multiplier, dry_base=dry_base, dry_allowed_length=dry_allowed_length,
-                 dry_penalty_last_n=dry_penalty_last_n, dry_sequence_breakers=list(dry_sequence_breakers),
-                 mirostat=mirostat, mirostat_tau=mirostat_tau, mirostat_eta=mirostat_eta,
-                 samplers=samplers or None, seed=seed,
-                 grammar=grammar, stop=[stop] if isinstance(stop, str) else list(stop),
-                 ignore_eos=ignore_eos, thinking_budget=thinking_budget, progress=progress)
-        )
+        options = _generate_options(locals())
         return Generation(self._core.generate(None if prompt is None else _prompt(prompt), options))
 
     def chat(
@@ -721,7 +710,7 @@ class Session:
             options: those of `generate()`.
         """
         _check_names(options, Session.generate)
-        given: dict[str, Any] = _given(dict(options))
+        given = _generate_options(options)
         if self._talk is None:
             self._talk = _ebb.Conversation()
             if system is not None:
@@ -731,8 +720,6 @@ class Session:
         said = [(m["role"], m["content"]) for m in message]
         if think is not None:
             given["think"] = think
-        if "stop" in given:
-            given["stop"] = [given["stop"]] if isinstance(given["stop"], str) else list(given["stop"])
         return Generation(self._core.chat(self._talk, said, given))
 
     @property
@@ -888,8 +875,8 @@ def fit(
     Raises:
         LimitReached: nothing fits; the message has the least memory that is needed.
     """
-    options = _given(dict(context=context, kv_type=kv_type, t0=t0, t1=t1, t1_read=t1_read, t2=t2, evict=evict,
-                          evict_of=evict_of))
+    options = dict(context=context, kv_type=kv_type, t0=t0, t1=t1, t1_read=t1_read, t2=t2, evict=evict,
+                   evict_of=evict_of)
     plan = dict(_ebb.fit(model._core, memory, prompt_tokens, max_tokens, options))
     return Fit(plan.pop("setting"), plan.pop("options"), plan.pop("context"), plan)
 
