@@ -530,13 +530,9 @@ nb::object RowsByStep(PySession& self) {
 
 void BindEngine(nb::module_& module) {
   module.def(
-      "compressed_rows",
-      [](std::string_view kv_type) -> std::optional<std::string> {
-        const auto type = CompressedKvType(kv_type);
-        if (!type.has_value()) return std::nullopt;
-        return "old:" + std::string(CompressedTypeName(*type));
-      },
-      nb::arg("kv_type"), "The T2 that a kv_type is short for; None: it keeps rows in full.");
+      "compresses_rows",
+      [](std::string_view kv_type) { return CompressedKvType(kv_type).has_value(); },
+      nb::arg("kv_type"), "Whether a kv_type is short for tiers that compress all old rows.");
   nb::class_<PythonEngine>(module, "Engine", "The core of ebb.Engine.")
       .def_static(
           "create",

@@ -311,7 +311,7 @@ class Engine:
         options = _given(locals())
         self.model = model
         self._tiers = {key: options[key] for key in _TIERS if key in options}
-        if _ebb.compressed_rows(kv_type) is not None:
+        if _ebb.compresses_rows(kv_type):
             self._tiers["kv_type"] = kv_type
         self._core = _ebb.Engine.create(model._core, options)
 
