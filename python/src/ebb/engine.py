@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, Mapping, NamedTuple, Sequence, TypedDict
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypedDict
 
 from . import _ebb
 from ._ebb import ModelShape
@@ -102,15 +102,19 @@ class GenerateOptions(TypedDict, total=False):
     progress: Callable[[int], None] | None
 
 
+def do_you_mean(name: str, known: Iterable[str]) -> str:
+    """'; do you mean "window"?' for "windw"; "" if no known name is like it."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f'; do you mean "{close[0]}"?' if close else ""
+
+
 def _check_names(options: Mapping[str, Any], function: Callable[..., Any]) -> None:
     """Raises TypeError, as Python does, for a keyword that `function` does not take."""
     known = [name for name, parameter in inspect.signature(function).parameters.items()
              if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     for name in options:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            raise TypeError(f"got an unexpected keyword argument '{name}'"
-                            + (f'; do you mean "{close[0]}"?' if close else ""))
+            raise TypeError(f"got an unexpected keyword argument '{name}'{do_you_mean(name, known)}")
 
 
 def check_factory(value: Any, base: type, argument: str) -> None:

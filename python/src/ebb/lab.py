@@ -7,7 +7,6 @@ value.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import os
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
 import numpy as np
 
 from . import _ebb
-from .engine import Engine, Model, check_factory
+from .engine import Engine, Model, check_factory, do_you_mean
 from .errors import InvalidArgument, NotFound
 from .identity import callable_of, identity
 from .scorer import Placement, Scorer
@@ -42,9 +41,8 @@ def _check_options(setting: dict[str, Any]) -> None:
             continue
         if key in ("policy", "budget", "seed"):
             raise InvalidArgument(f'"{key}" is a separate list, not a member of settings', field="settings")
-        close = difflib.get_close_matches(key, known, 1)
-        raise InvalidArgument(f'there is no option "{key}"' + (f'; do you mean "{close[0]}"?' if close else
-                                                               f'; there are {", ".join(known)}'), field="settings")
+        hint = do_you_mean(key, known) or f'; there are {", ".join(known)}'
+        raise InvalidArgument(f'there is no option "{key}"{hint}', field="settings")
 
 
 class _Parts:
