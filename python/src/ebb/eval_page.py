@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Sequence
+from typing import Callable, Sequence
 
 from .charts import (DASHES, GREY, PALETTE, SHAPES, Axis, Chart, Series, figures, legend, number, page, paragraph,
                      percent, short, table)
 from .fronts import front, options_in_name, series_name
 from .report import margin_header, margin_rows
+from .runs import Json, is_full_cache
 
-Json = dict[str, Any]
 Cost = Callable[[Json], "float | None"]
 
 _UNITS = {"B": 1, "bytes": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
@@ -108,8 +108,7 @@ class _Page:
         log = log and values[-1] >= 8 * values[0]
         room = (values[-1] / values[0]) ** 0.15 if log else 0.15 * (values[-1] - values[0])
         low, high = ((values[0] / room, values[-1] * room) if log else (values[0] - room, values[-1] + room))
-        full = [record for record in self.summary
-                if record["policy"] == "full" and not record["budget"] and not record["tiers"]]
+        full = list(filter(is_full_cache, self.summary))
         if full:
             note = f"{note} Dashed: the full cache.".strip()
             accuracy = 100 * full[0]["accuracy"]
