@@ -10,20 +10,7 @@
 """
 
 from ._ebb import Facts, ModelShape, Step, __version__, available_threads, policies, scorers
-from .engine import (
-    Engine,
-    Fit,
-    Generation,
-    Model,
-    Move,
-    Result,
-    Rows,
-    Session,
-    Token,
-    find_model,
-    fit,
-    fit_table,
-)
+from .engine import Engine, Model, Rows, Session
 from .errors import (
     Corrupt,
     Error,
@@ -37,7 +24,10 @@ from .errors import (
     ViewExpired,
     ViewKept,
 )
+from .generation import Generation, Move, Result, Token
 from .lab import PebbleProblem, Problem, Verdict, eval, judge, pebble_problem, summarize
+from .memory import Fit, fit, fit_table
+from .model_files import find_model
 from .study import Estimate, Fidelity, Importance, fidelity, importance, profile
 from .verdicts import judge_answers
 from .scorer import Attention, AttentionLog, LagKey, Needs, Placement, Scorer

@@ -1,187 +1,24 @@
-"""Models, engines, sessions and generations."""
+"""Models, engines and sessions."""
 
 from __future__ import annotations
 
-import asyncio
-import difflib
 import html
-import inspect
-import json
 import os
-import shutil
-import subprocess
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
 from . import _ebb
 from ._ebb import ModelShape
-from .errors import InvalidArgument, NotFound
+from .errors import InvalidArgument
+from .generation import Generation
+from .model_files import find_model
+from .options import (ENGINE_OPTIONS, TIERS, GenerateOptions, ModelSessionOptions, SessionOptions, check_factory,
+                      check_names, generate_options, given)
 from .scorer import Placement, Scorer
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Unpack
-
-#: Options of Engine.session(), which Model.session() takes too.
-_ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk")
-_TIERS = ("t0", "t1", "t1_read", "t2", "evict", "evict_of")
-
-
-class SessionOptions(TypedDict, total=False):
-    """The options of `Engine.session()`."""
-
-    policy: str | None
-    scorer: str | Callable[[], Scorer] | None
-    placement: Callable[[], Placement] | None
-    budget: str | int | None
-    sinks: int | None
-    window: int | None
-    interval: int | None
-    granularity: str | None
-    t0: str | None
-    t1: str | None
-    t1_read: str | None
-    t2: str | None
-    evict: str | None
-    evict_of: str | None
-    lossless: bool
-    verify: str | None
-    draft_min: int | None
-    draft_max: int | None
-    context: int
-    past_context: str | None
-    seed: int
-    ledger: bool
-
-
-class ModelSessionOptions(SessionOptions, total=False):
-    """The options of `Model.session()`."""
-
-    threads: int
-    kv_type: str
-    kv_cap: str | None
-    device: str | None
-    prefill_chunk: int
-
-
-class GenerateOptions(TypedDict, total=False):
-    """The options of `Session.generate()`."""
-
-    max_tokens: int
-    min_tokens: int
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    repeat_penalty: float
-    repeat_last_n: int
-    presence_penalty: float
-    frequency_penalty: float
-    dynatemp_range: float
-    dynatemp_exponent: float
-    typical_p: float
-    top_n_sigma: float
-    xtc_probability: float
-    xtc_threshold: float
-    dry_multiplier: float
-    dry_base: float
-    dry_allowed_length: int
-    dry_penalty_last_n: int
-    dry_sequence_breakers: Sequence[str]
-    mirostat: int
-    mirostat_tau: float
-    mirostat_eta: float
-    samplers: str
-    seed: int
-    grammar: str
-    stop: str | Sequence[str]
-    ignore_eos: bool
-    thinking_budget: int
-    progress: Callable[[int], None] | None
-
-
-def do_you_mean(name: str, known: Iterable[str]) -> str:
-    """'; do you mean "window"?' for "windw"; "" if no known name is like it."""
-    close = difflib.get_close_matches(name, known, 1)
-    return f'; do you mean "{close[0]}"?' if close else ""
-
-
-def _check_names(options: Mapping[str, Any], function: Callable[..., Any]) -> None:
-    """Raises TypeError, as Python does, for a keyword that `function` does not take."""
-    known = [name for name, parameter in inspect.signature(function).parameters.items()
-             if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    for name in options:
-        if name not in known:
-            raise TypeError(f"got an unexpected keyword argument '{name}'{do_you_mean(name, known)}")
-
-
-def check_factory(value: Any, base: type, argument: str) -> None:
-    """Raises InvalidArgument unless `value` makes a new scorer or placement for each session."""
-    if isinstance(value, base):
-        name = type(value).__name__
-        raise InvalidArgument(f"expected a class, or a callable that makes an object for each session; found an object "
-                              f"of {name}: give {name} itself", field=argument)
-    if not callable(value):
-        raise InvalidArgument(f"expected a name, a subclass of ebb.{base.__name__} or a callable that makes one; "
-                              f"found {value!r}", field=argument)
-
-
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The options among the arguments of a function, without those that are None."""
-    return {name: value for name, value in arguments.items()
-            if value is not None and name not in ("self", "model", "prompt")}
-
-
-def _generate_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    options = _given(arguments)
-    if isinstance(options.get("stop"), str):
-        options["stop"] = [options["stop"]]
-    for name in ("stop", "dry_sequence_breakers"):
-        if name in options:
-            options[name] = list(options[name])
-    return options
-
-
-#: Models inside this package, as inside the program.
-_BUILT_IN = ("pebble", "pebble-dms", "pebble-dms-8")
-
-
-def find_model(name: str | os.PathLike[str]) -> str:
-    """The file of a model.
-
-    Args:
-        name: a path; "pebble", a reasoner of 0.85 million weights inside this package, or "pebble-dms" and
-            "pebble-dms-8", its versions that mark rows; the name of a file in the folder where `ebb pull` puts models;
-            or a name that `ebb pull` takes, which fetches it: "qwen2.5-coder-0.5b", "hf:ORG/REPO[:QUANT|/FILE]",
-            "ollama:NAME[:TAG]", an https address. That needs the program `ebb` on the PATH (or at EBB_PROGRAM).
-    """
-    text = os.fspath(name)
-    if text in _BUILT_IN:
-        return str(Path(__file__).with_name(f"{text}.gguf"))
-    if os.path.exists(text):
-        return text
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ebb"
-    for candidate in (cache / text, cache / f"{text}.gguf"):
-        if os.sep not in text and candidate.exists():
-            return str(candidate)
-    if text.endswith(".gguf") and ":" not in text:
-        raise NotFound(f"there is no file {text}, and none of this name in {cache}")
-    return _pull(text, cache)
-
-
-def _pull(name: str, cache: Path) -> str:
-    """The file of a model that the program fetches if it is not there yet."""
-    program = shutil.which(os.environ.get("EBB_PROGRAM", "ebb"))
-    if program is None:
-        raise NotFound(f"there is no model {name}: expected a GGUF file, {', '.join(_BUILT_IN)}, or a file in {cache}; "
-                       f"the program ebb, which is not on the PATH, fetches others: ebb pull {name}")
-    pulled = subprocess.run([program, "pull", "--json", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, check=False)
-    if pulled.returncode != 0:
-        raise NotFound(f"there is no model {name}: {pulled.stderr.strip().splitlines()[-1:] or [program]}")
-    return str(json.loads(pulled.stdout.splitlines()[-1])["path"])
 
 
 class Model:
@@ -267,9 +104,9 @@ class Model:
 
 def engine_for(model: Model, options: dict[str, Any]) -> tuple[Engine, dict[str, Any]]:
     """An engine for one session with the options of `Model.session()`, and the session's own options."""
-    engine = {key: options.pop(key) for key in _ENGINE_OPTIONS if key in options}
-    _check_names(options, Engine.session)
-    tiers = {key: options[key] for key in _TIERS if options.get(key) is not None}
+    engine = {key: options.pop(key) for key in ENGINE_OPTIONS if key in options}
+    check_names(options, Engine.session)
+    tiers = {key: options[key] for key in TIERS if options.get(key) is not None}
     opened = Engine(model, **engine, **tiers, lossless=bool(options.get("lossless")))
     return opened, opened._options({"ledger": True} | options)
 
@@ -312,9 +149,9 @@ class Engine:
                 program: t0="30%", t1="file", t2="50%:int8", evict="10%". See `session()`.
             lossless: sessions may be lossless: T1 keeps every row.
         """
-        options = _given(locals())
+        options = given(locals())
         self.model = model
-        self._tiers = {key: options[key] for key in _TIERS if key in options}
+        self._tiers = {key: options[key] for key in TIERS if key in options}
         if _ebb.compresses_rows(kv_type):
             self._tiers["kv_type"] = kv_type
         self._core = _ebb.Engine.create(model._core, options)
@@ -339,14 +176,14 @@ class Engine:
         return dict(zip(("t0", "t1", "t2"), self._core.peak_bytes()))
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
-        options = _given(options)
+        options = given(options)
         for part, base in (("scorer", Scorer), ("placement", Placement)):
             if part in options and not isinstance(options[part], str):
                 check_factory(options[part], base, part)
         if "budget" in options:
             options["budget"] = str(options["budget"])
         # A budget replaces the shares of tiers.
-        has_tiers = any(key in options for key in _TIERS) or ("budget" not in options and bool(self._tiers))
+        has_tiers = any(key in options for key in TIERS) or ("budget" not in options and bool(self._tiers))
         if "scorer" in options and "policy" not in options and not has_tiers:
             options["policy"] = "attention"
         return {**self._tiers, **options} if has_tiers else options
@@ -411,7 +248,7 @@ class Engine:
     def resume(self, path: str | os.PathLike[str], **options: Unpack[SessionOptions]) -> Session:
         """Resumes the session that `Session.save()` wrote to a file, with the `options` of `session()` that it was
         opened with. It continues bit for bit as the saved one would have."""
-        _check_names(options, Engine.session)
+        check_names(options, Engine.session)
         opened = self._options(dict(options))
         opened.setdefault("ledger", True)
         core, extra = self._core.resume(os.fspath(path), opened)
@@ -425,132 +262,8 @@ class Engine:
     ) -> dict[str, int]:
         """The bytes that a session of these options takes of each tier, at most, while it reads
         `prompt_tokens` and has `most_tokens` in all."""
-        _check_names(options, Engine.session)
+        check_names(options, Engine.session)
         return self._core.count_needs(self._options(dict(options)), prompt_tokens, most_tokens)
-
-
-@dataclass(frozen=True)
-class Move:
-    """A row that changed its tier after a step.
-
-    Attributes:
-        group: which group of (layer, kv head) pairs; 0 at the granularity of tokens.
-        position: of the token, from 0.
-        source, target: 0 fast memory, 1 capacity memory, 2 compressed, 3 evicted.
-    """
-
-    group: int
-    position: int
-    source: int
-    target: int
-
-
-@dataclass(frozen=True)
-class Token:
-    """A generated token, after the step that it was read by.
-
-    Attributes:
-        id: in the vocabulary; None for text that was held back until the end.
-        text: what became certain with it: never half a UTF-8 character nor part of a stop text, so
-            that it may belong to tokens before, or be empty.
-        is_thought: whether the text belongs to the thought.
-        moves: rows that changed their tier after the step, evicted ones among them; empty without a
-            ledger.
-        rows_evicted: (layer, kv head, token) triples that went after the step.
-    """
-
-    id: int | None
-    text: str
-    is_thought: bool
-    moves: list[Move] = field(repr=False)
-    rows_evicted: int
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a generation ended.
-
-    Attributes:
-        text: of the whole answer, its thought included.
-        thought, answer: the two parts of it, tags included.
-        finish_reason: "stop", "stop_string", "length", "context", "cap", "cancelled" or "error".
-        error: why, for "context", "cap" and "error".
-        generated_tokens: the end token is not counted.
-        thought_tokens: of them, between the tags of the thought.
-        decode_steps: of one or, lossless, several tokens.
-        seconds: of the decode steps.
-        content, reasoning_content: of a chat's answer, without tags.
-    """
-
-    text: str
-    thought: str
-    answer: str
-    finish_reason: str
-    error: str | None
-    generated_tokens: int
-    thought_tokens: int
-    decode_steps: int
-    seconds: float
-    content: str | None = None
-    reasoning_content: str | None = None
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class Generation:
-    """An answer that comes token by token.
-
-    Iterate over it, or `run()` it to its end. The step that reads a token is computed before the
-    token is yielded, without the interpreter's lock. Ctrl-C, `close()` and leaving the loop end it
-    between two steps: the session then ends with the last token that was yielded.
-    """
-
-    def __init__(self, core: Any) -> None:
-        self._core = core
-        self._result: Result | None = None
-
-    def __iter__(self) -> Iterator[Token]:
-        return self
-
-    def __next__(self) -> Token:
-        item = self._core.next()
-        if item is None:
-            raise StopIteration
-        token, text, is_thought, moves, rows_evicted = item
-        return Token(token, text, is_thought, [Move(*move) for move in moves], rows_evicted)
-
-    async def __aiter__(self) -> AsyncIterator[Token]:
-        """Runs each step on another thread, so that the step does not block the event loop."""
-        while (token := await asyncio.to_thread(next, self, None)) is not None:
-            yield token
-
-    def __repr__(self) -> str:
-        return f"<ebb.Generation{', ended' if self._core.has_ended else ''}>"
-
-    def run(self) -> Result:
-        """Generates to the end."""
-        while self._core.next() is not None:
-            pass
-        return self.result
-
-    def end_thought(self) -> None:
-        """Ends the thought with the next token."""
-        self._core.end_thought()
-
-    def close(self) -> None:
-        """Ends the generation after the tokens generated so far."""
-        self._core.end()
-
-    @property
-    def result(self) -> Result:
-        """What came of it; a generation that has not ended is ended."""
-        if self._result is None:
-            self._result = Result(**self._core.end())
-        return self._result
 
 
 class Rows(NamedTuple):
@@ -691,7 +404,7 @@ class Session:
             ignore_eos: end tokens never come.
             progress: as of `prefill()`.
         """
-        options = _generate_options(locals())
+        options = generate_options(locals())
         return Generation(self._core.generate(None if prompt is None else _prompt(prompt), options))
 
     def chat(
@@ -713,8 +426,8 @@ class Session:
             think: False: the template is asked for an answer without a thought.
             options: those of `generate()`.
         """
-        _check_names(options, Session.generate)
-        given = _generate_options(options)
+        check_names(options, Session.generate)
+        core_options = generate_options(options)
         if self._talk is None:
             self._talk = _ebb.Conversation()
             if system is not None:
@@ -723,8 +436,8 @@ class Session:
             message = [{"role": "user", "content": message}]
         said = [(m["role"], m["content"]) for m in message]
         if think is not None:
-            given["think"] = think
-        return Generation(self._core.chat(self._talk, said, given))
+            core_options["think"] = think
+        return Generation(self._core.chat(self._talk, said, core_options))
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -832,62 +545,3 @@ class Session:
 
 def _prompt(prompt: str | Sequence[int]) -> str | list[int]:
     return prompt if isinstance(prompt, str) else [int(token) for token in prompt]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What fits into so much memory.
-
-    Attributes:
-        setting: as the program's options: "--t0 30% --t1 file".
-        options: the same as options of `Engine` and `Model.session()`.
-        context: tokens that were planned for.
-        bytes: of memory, and what it consists of; `t1_disk` lies in a file.
-    """
-
-    setting: str
-    options: dict[str, str]
-    context: int
-    bytes: dict[str, int]
-
-
-def fit(
-    model: Model,
-    memory: str,
-    *,
-    prompt_tokens: int = 0,
-    max_tokens: int = -1,
-    context: int = 0,
-    kv_type: str = "f16",
-    t0: str | None = None,
-    t1: str | None = None,
-    t1_read: str | None = None,
-    t2: str | None = None,
-    evict: str | None = None,
-    evict_of: str | None = None,
-) -> Fit:
-    """The gentlest tiers with which a generation stays within `memory` bytes, weights included.
-
-        plan = ebb.fit(model, "2GiB", prompt_tokens=500, max_tokens=20_000)
-        session = model.session(**plan.options)
-
-    Args:
-        memory: "8GiB".
-        prompt_tokens, max_tokens: tokens that are given, and that may follow; -1: as many as the
-            context holds.
-        t0, t1, t1_read, t2, evict, evict_of: tiers that are checked instead.
-    Raises:
-        LimitReached: nothing fits; the message has the least memory that is needed.
-    """
-    options = dict(context=context, kv_type=kv_type, t0=t0, t1=t1, t1_read=t1_read, t2=t2, evict=evict,
-                   evict_of=evict_of)
-    plan = dict(_ebb.fit(model._core, memory, prompt_tokens, max_tokens, options))
-    return Fit(plan.pop("setting"), plan.pop("options"), plan.pop("context"), plan)
-
-
-def fit_table(
-    model: Model, context: int, *, prompt_tokens: int = 0, kv_type: str = "f16"
-) -> list[dict[str, Any]]:
-    """What a generation of `context` tokens takes under one setting of each kind: dictionaries of a
-    `setting`, its `options` of session() and its bytes, for `pandas.DataFrame`."""
-    return _ebb.fit_table(model._core, context, prompt_tokens, kv_type)

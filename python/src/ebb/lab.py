@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
 import numpy as np
 
 from . import _ebb
-from .engine import Engine, Model, check_factory, do_you_mean
+from .engine import Engine, Model
 from .errors import InvalidArgument, NotFound
 from .identity import callable_of, identity
+from .options import check_factory, do_you_mean
 from .scorer import Placement, Scorer
 
 if TYPE_CHECKING:

@@ -17,7 +17,9 @@ import llm
 from llm.parts import StreamEvent, TextPart
 from pydantic import Field
 
-from .engine import Model, Session, find_model, fit
+from .engine import Model, Session
+from .memory import fit
+from .model_files import find_model
 
 #: Options of the generation; the others open the session.
 _GENERATION = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "thinking_budget", "think")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 from . import _ebb
-from .engine import Model, ModelSessionOptions, engine_for
+from .engine import Model, engine_for
 from .errors import InvalidArgument, NotFound
+from .options import ModelSessionOptions
 
 if TYPE_CHECKING:
     import pandas
