@@ -8,11 +8,8 @@
 
 namespace ebb::cli {
 
-// Adds the counts of speculative decoding that are equal in every run if draft lengths are.
-// `tokens` is the number of decoded tokens, by which bytes_read_per_token divides.
-void AddLosslessCounts(const LosslessReport& report, double tokens, nlohmann::ordered_json* record);
-// Adds the counts of AddLosslessCounts(), the tokens drafted by prompt lookup, and the seconds
-// spent.
+// Adds the counts of speculative decoding and the seconds spent. `tokens` is the number of decoded
+// tokens, by which bytes_read_per_token divides.
 void AddLosslessFigures(const LosslessReport& report, double tokens,
                         nlohmann::ordered_json* record);
 
