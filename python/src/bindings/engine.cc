@@ -1,7 +1,5 @@
 // Engines and sessions.
-#include <algorithm>
 #include <cmath>
-#include <functional>
 #include <utility>
 
 #include "ebb/cached_rows.h"

@@ -115,7 +115,8 @@ def _record(setting: Sequence[str], answers: Sequence[Json]) -> Json:
         policy=policy, budget=budget, budget_of=_budget_of(policy, budget), tiers=tiers, options=options, n=number,
         correct=right, accuracy=share, ci_low=low, ci_high=high,
         standard_error=math.sqrt(share * (1 - share) / (number - 1)) if number > 1 else None,
-        retention=None, won_full=None, lost_full=None, p_full=None, p_full_holm=None, empty=count(outcome="empty"), no_answer=count(outcome="no_answer"),
+        retention=None, won_full=None, lost_full=None, p_full=None, p_full_holm=None,
+        empty=count(outcome="empty"), no_answer=count(outcome="no_answer"),
         truncated=count(finish_reason="length"), loops=count(finish_reason="loop"),
         errors=sum("error" in answer for answer in answers),
         **{name: cost(name) for name in ("generated_tokens", "peak_tokens", "peak_kv_bytes", "kv_reads")})
