@@ -106,7 +106,7 @@ void StepLoop::Handle(Message message) {
 Snapshot StepLoop::MakeSnapshot() const {
   Snapshot snapshot = {.now = clock_.Now(), .figures = figures_, .jobs = {}};
   for (const auto& run : pool_.jobs()) snapshot.jobs.push_back(run->View());
-  for (const Wait& wait : FindWaits(StateNow(), snapshot.now)) {
+  for (const Wait& wait : FindWaits(Complete(pool_.Look()), snapshot.now)) {
     const auto job = std::ranges::find(snapshot.jobs, wait.id, &JobView::id);
     if (job != snapshot.jobs.end()) job->wait = wait;
   }
@@ -123,16 +123,16 @@ void StepLoop::Accept(Job job) {
 }
 
 State StepLoop::Look() {
+  State state = pool_.Look();
   std::set<OwnerId> waiting;
-  for (const JobState& job : pool_.Look().jobs) {
+  for (const JobState& job : state.jobs) {
     if (job.phase != Phase::kDecoding) waiting.insert(job.owner);
   }
   shares_.SetWaiting(waiting);
-  return StateNow();
+  return Complete(std::move(state));
 }
 
-State StepLoop::StateNow() const {
-  State state = pool_.Look();
+State StepLoop::Complete(State state) const {
   for (JobState& job : state.jobs) job.served = shares_.served(job.owner);
   state.machine.seconds_per_prompt_token = figures_.seconds_per_prompt_token;
   state.machine.seconds_per_step = figures_.seconds_per_step;

@@ -40,7 +40,8 @@ class StepLoop {
   void Accept(Job job);
   // Notes which owners have waiting jobs, and returns the state for a plan.
   [[nodiscard]] State Look();
-  [[nodiscard]] State StateNow() const;
+  // Adds to a state of the pool what the owners were served and the measured times.
+  [[nodiscard]] State Complete(State state) const;
   [[nodiscard]] Snapshot MakeSnapshot() const;
   void CarryOut(const Plan& plan);
   void End(const Plan::End& end);
