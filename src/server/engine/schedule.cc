@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace ebb::server {
 namespace {
@@ -71,30 +73,15 @@ class Planner {
       } else if (next != nullptr && next != &entry) {
         waits.push_back({.id = entry.job->id, .behind = next->job->id});
       } else {
-        waits.push_back(WaitOfNext(entry));
+        // A refused step or start found less room than the sums promise.
+        const Wait refused = {entry.job->id, WaitCause::kT0, NeededT0(entry)};
+        waits.push_back(WaitOf(entry, LeastOfRunning(), NumRunning()).value_or(refused));
       }
     }
     return waits;
   }
 
  private:
-  // Returns the resource that the next job to start or resume waits for.
-  [[nodiscard]] Wait WaitOfNext(const Entry& entry) const {
-    const MachineState& machine = state_.machine;
-    const JobState& job = *entry.job;
-    if (NumRunning() >= machine.most_running) return {job.id, WaitCause::kRunning};
-    const auto [t1, t2] = NeedsBelowT0(job);
-    if (!HasSession(entry) && t1 > machine.t1_bytes) {
-      return {job.id, WaitCause::kT1, t1 - machine.t1_bytes};
-    }
-    if (!HasSession(entry) && t2 > machine.t2_bytes) {
-      return {job.id, WaitCause::kT2, t2 - machine.t2_bytes};
-    }
-    const uint64_t lacking = Less(LeastOfRunning() + NeededT0(entry), machine.t0_bytes);
-    // A refused step or start found less room than the sums promise.
-    return {job.id, WaitCause::kT0, lacking > 0 ? lacking : NeededT0(entry)};
-  }
-
   void EndJobs() {
     for (const JobState& job : state_.jobs) {
       if (job.cancelled) {
@@ -200,26 +187,31 @@ class Planner {
     return entry.phase == entry.job->phase ? entry.job->least_bytes : NeededT0(entry);
   }
 
-  // Returns the bytes {T1, T2} that all jobs with a session and `job` need.
-  [[nodiscard]] std::pair<uint64_t, uint64_t> NeedsBelowT0(const JobState& job) const {
-    uint64_t t1 = job.t1_bytes, t2 = job.t2_bytes;
-    for (const Entry& entry : entries_) {
-      if (!HasSession(entry)) continue;
-      t1 += entry.job->t1_bytes;
-      t2 += entry.job->t2_bytes;
+  // Returns what `entry` lacks to start or resume while `num_running` jobs need at least `least`
+  // bytes of T0; nothing if it may run.
+  [[nodiscard]] std::optional<Wait> WaitOf(const Entry& entry, uint64_t least,
+                                           size_t num_running) const {
+    const MachineState& machine = state_.machine;
+    const JobState& job = *entry.job;
+    if (num_running >= machine.most_running) return Wait{job.id, WaitCause::kRunning};
+    if (!HasSession(entry)) {
+      uint64_t t1 = job.t1_bytes, t2 = job.t2_bytes;
+      for (const Entry& other : entries_) {
+        if (!HasSession(other)) continue;
+        t1 += other.job->t1_bytes;
+        t2 += other.job->t2_bytes;
+      }
+      if (t1 > machine.t1_bytes) return Wait{job.id, WaitCause::kT1, t1 - machine.t1_bytes};
+      if (t2 > machine.t2_bytes) return Wait{job.id, WaitCause::kT2, t2 - machine.t2_bytes};
     }
-    return {t1, t2};
-  }
-  [[nodiscard]] bool HoldsBelowT0(const JobState& job) const {
-    const auto [t1, t2] = NeedsBelowT0(job);
-    return t1 <= state_.machine.t1_bytes && t2 <= state_.machine.t2_bytes;
+    const uint64_t lacking = Less(least + NeededT0(entry), machine.t0_bytes);
+    // A request may always start if no other one runs.
+    if (num_running == 0 || lacking == 0) return std::nullopt;
+    return Wait{job.id, WaitCause::kT0, lacking};
   }
 
   [[nodiscard]] bool MayRun(const Entry& entry, uint64_t least, size_t num_running) const {
-    if (num_running >= state_.machine.most_running) return false;
-    if (!HasSession(entry) && !HoldsBelowT0(*entry.job)) return false;
-    // A request may always start if no other one runs.
-    return num_running == 0 || HoldsT0(least + NeededT0(entry));
+    return !WaitOf(entry, least, num_running).has_value();
   }
 
   // Returns the priority of a request after aging by its waiting time.
