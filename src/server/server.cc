@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <future>
 #include <random>
 #include <type_traits>
@@ -263,30 +264,20 @@ void Server::Impl::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
 }
 
 void Server::Impl::MakeDashboard() {
-  // Wraps a callback so that a result of the engine's thread reaches it on the thread of
-  // connections.
-  const auto here = [this](auto tell) {
-    return [this, tell = std::move(tell)](auto seen) {
-      auto shared = std::make_shared<decltype(seen)>(std::move(seen));
-      http->Post([shared, tell] { tell(std::move(*shared)); });
-    };
-  };
   dashboard = std::make_unique<Dashboard>(
       model,
       DashboardSetting{.mode = options.dashboard,
                        .model_id = options.defaults.model_id,
                        .max_stall_seconds = options.defaults.engine.max_stall_seconds},
       DashboardSource{
-          .look = [this, here](auto tell) { driver->Look(here(std::move(tell))); },
-          .trace = [this, here](JobId id, auto tell) { driver->Trace(id, here(std::move(tell))); },
+          .look = [this](auto tell) { driver->Look(Here(std::move(tell))); },
+          .trace = [this](JobId id, auto tell) { driver->Trace(id, Here(std::move(tell))); },
           .later = [this](double seconds,
                           auto work) { http->PostLater(seconds, std::move(work)); }});
 }
 
 void Server::Impl::Explain(JobId job, Position position, TellReasons tell) {
-  driver->Explain(job, position, [this, tell = std::move(tell)](std::optional<TokenReasons> seen) {
-    http->Post([tell, seen = std::move(seen)] { tell(seen); });
-  });
+  driver->Explain(job, position, Here(std::move(tell)));
 }
 
 Status Server::Impl::OpenSessions() {
@@ -303,8 +294,7 @@ Status Server::Impl::OpenSessions() {
                   {.post = [this](std::function<void()> work) { http->Post(std::move(work)); },
                    .discard = [this](uint64_t resting) { driver->Discard(resting); },
                    .cancel = [this](JobId id) { driver->Cancel(id); },
-                   .explain = [this](JobId id, Position position,
-                                     TellReasons tell) { Explain(id, position, std::move(tell)); },
+                   .explain = std::bind_front(&Impl::Explain, this),
                    .deliver = deliver}));
   return OkStatus();
 }

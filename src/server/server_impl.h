@@ -114,6 +114,15 @@ struct Server::Impl {
   // its tier.
   void ExplainToken(const HttpRequest& request, const std::shared_ptr<Reply>& reply,
                     const std::string& id);
+  // Wraps a callback so that a result of the engine's thread reaches it on the thread of
+  // connections.
+  template <typename Tell>
+  [[nodiscard]] auto Here(Tell tell) {
+    return [this, tell = std::move(tell)](auto seen) {
+      auto shared = std::make_shared<decltype(seen)>(std::move(seen));
+      http->Post([shared, tell] { tell(std::move(*shared)); });
+    };
+  }
   // Calls Driver::Explain(), and `tell` on the thread of connections.
   void Explain(JobId job, Position position, TellReasons tell);
   // Answers POST /v1/chat/completions/control.

@@ -2,6 +2,7 @@
 // cancels them.
 #include <algorithm>
 #include <ctime>
+#include <functional>
 #include <set>
 
 #include <fmt/format.h>
@@ -357,15 +358,11 @@ HttpAnswer Server::Impl::CancelRequest(const HttpRequest& request, const std::st
 
 void Server::Impl::ExplainToken(const HttpRequest& request, const std::shared_ptr<Reply>& reply,
                                 const std::string& id) {
-  const std::optional<Position> position = PositionIn(request.path);
-  if (!position.has_value()) {
-    return reply->Send(ErrorAnswer(Invalid("expected a number", "position")));
-  }
   const auto found = FindRequests(request, id);
-  if (found.empty() || found.front()->job_ids.empty()) return reply->Send(NotInMemory());
-  Explain(found.front()->job_ids.front(), *position, [reply, position](const auto& reasons) {
-    reply->Send(ReasonsAnswer(reasons, *position));
-  });
+  std::optional<JobId> job;
+  if (!found.empty() && !found.front()->job_ids.empty()) job = found.front()->job_ids.front();
+  AnswerReasons(request.path, job, std::bind_front(&Impl::Explain, this),
+                [reply](HttpAnswer answer) { reply->Send(std::move(answer)); });
 }
 
 HttpAnswer Server::Impl::Control(const HttpRequest& request) {

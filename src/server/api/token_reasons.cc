@@ -8,7 +8,9 @@
 #include "src/server/api/base/api_error.h"
 
 namespace ebb::server {
+namespace {
 
+// Returns the position at the end of the path; nothing: it is no number.
 std::optional<Position> PositionIn(std::string_view path) {
   const std::string_view last = path.substr(path.rfind('/') + 1);
   Position position = 0;
@@ -44,6 +46,18 @@ HttpAnswer ReasonsAnswer(const std::optional<TokenReasons>& reasons, Position po
                         {"position", position},
                         {"tokens", reasons->num_tokens},
                         {"groups", std::move(groups)}})};
+}
+
+}  // namespace
+
+void AnswerReasons(std::string_view path, std::optional<JobId> job, const AskReasons& ask,
+                   std::function<void(HttpAnswer)> then) {
+  const std::optional<Position> position = PositionIn(path);
+  if (!position.has_value()) return then(ErrorAnswer(Invalid("expected a number", "position")));
+  if (!job.has_value()) return then(NotInMemory());
+  ask(*job, *position, [position, then = std::move(then)](const auto& reasons) {
+    then(ReasonsAnswer(reasons, *position));
+  });
 }
 
 }  // namespace ebb::server

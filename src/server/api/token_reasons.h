@@ -16,14 +16,12 @@ namespace ebb::server {
 using TellReasons = std::function<void(std::optional<TokenReasons>)>;
 using AskReasons = std::function<void(JobId, Position, TellReasons)>;
 
-// Returns the position at the end of the path ".../tokens/12"; nothing: it is no number.
-[[nodiscard]] std::optional<Position> PositionIn(std::string_view path);
-// Answers with the tier of each group's row and the rule that selected it. Errors: 404 if nothing
-// is known, 400 if the sequence has no such token.
-[[nodiscard]] HttpAnswer ReasonsAnswer(const std::optional<TokenReasons>& reasons,
-                                       Position position);
-// Returns the 404 answer of a request or a session whose rows are not in memory.
-[[nodiscard]] HttpAnswer NotInMemory();
+// Answers a request whose path ends in ".../tokens/12" with the tier of each group's row of that
+// token and the rule that selected it. `job`: the job or resting session that has the token; nothing: none
+// is known. Errors: 400 if the path ends in no number or the sequence has no such token, 404 if the
+// rows are not in memory.
+void AnswerReasons(std::string_view path, std::optional<JobId> job, const AskReasons& ask,
+                   std::function<void(HttpAnswer)> then);
 
 }  // namespace ebb::server
 

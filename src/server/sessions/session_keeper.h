@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/server/api/base/api_error.h"
@@ -105,9 +106,9 @@ class SessionKeeper {
   void Delete(const store::SessionName& name, Answered then);
   void Fork(const store::SessionName& from, const std::string& to, Answered then);
   void Park(const store::SessionName& name, Answered then);
-  // Answers why the token at `position` is in its tier, while a request uses the session or the
-  // session rests in memory.
-  void Explain(const store::SessionName& name, Position position, Answered then);
+  // Answers why the token that `path` names is in its tier (AnswerReasons()), while a request
+  // uses the session or the session rests in memory.
+  void Explain(const store::SessionName& name, std::string_view path, Answered then);
 
   // Returns the figures for /metrics.
   [[nodiscard]] std::string MetricsText() const;

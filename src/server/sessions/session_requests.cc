@@ -228,16 +228,13 @@ void SessionKeeper::Fork(const SessionName& from, const std::string& to, Answere
   });
 }
 
-void SessionKeeper::Explain(const SessionName& name, Position position, Answered then) {
+void SessionKeeper::Explain(const SessionName& name, std::string_view path, Answered then) {
   const Holding holding = impl_->Find(name);
   const auto copy = impl_->copies.find(name);
   std::optional<JobId> job;
   if (copy != impl_->copies.end()) job = copy->second.number;
   if (holding != nullptr) job = holding->is_used ? holding->job : holding->use->resting;
-  if (!job.has_value()) return then(NotInMemory());
-  impl_->hooks.explain(*job, position, [position, then = std::move(then)](const auto& reasons) {
-    then(ReasonsAnswer(reasons, position));
-  });
+  AnswerReasons(path, job, impl_->hooks.explain, std::move(then));
 }
 
 void SessionKeeper::Park(const SessionName& name, Answered then) {

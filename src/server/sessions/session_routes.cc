@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "src/server/api/base/json_fields.h"
-#include "src/server/api/token_reasons.h"
 
 namespace ebb::server {
 namespace {
@@ -73,9 +72,7 @@ void AddSessionRoutes(SessionKeeper* keeper, std::vector<Route>* routes) {
   add("POST", "/v1/sessions/*/park", named(&SessionKeeper::Park));
   add("GET", "/v1/sessions/*/tokens/*",
       [keeper](const Name& name, const HttpRequest& request, auto then) {
-        const std::optional<Position> position = PositionIn(request.path);
-        position.has_value() ? keeper->Explain(name, *position, std::move(then))
-                             : then(ErrorAnswer(Invalid("expected a number", "position")));
+        keeper->Explain(name, request.path, std::move(then));
       });
   add("POST", "/v1/sessions/*/fork",
       [keeper](const Name& name, const HttpRequest& request, auto then) {
