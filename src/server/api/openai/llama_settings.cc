@@ -1,5 +1,6 @@
 #include "src/server/api/openai/llama_settings.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

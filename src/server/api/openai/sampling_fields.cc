@@ -22,29 +22,23 @@ class SamplingReader {
 
   void Read() {
     SamplingOptions& sampling = request_->sampling;
-    const auto number = [&](const char* name, double min, double max, float* to) {
-      if (const auto value = fields_->Number(name, {min, max})) *to = static_cast<float>(*value);
-    };
-    number("temperature", 0, 2, &sampling.temperature);
-    number("top_p", 0, 1, &sampling.top_p);
-    number("min_p", 0, 1, &sampling.min_p);
-    number("presence_penalty", -2, 2, &sampling.presence_penalty);
-    number("frequency_penalty", -2, 2, &sampling.frequency_penalty);
-    constexpr double kMost = 1e6;
-    number("dynatemp_range", 0, kMost, &sampling.dynatemp_range);
-    number("dynatemp_exponent", 0, kMost, &sampling.dynatemp_exponent);
-    number("typical_p", 0, kMost, &sampling.typical_p);
-    sampling.typical_p =
-        std::min(sampling.typical_p, 1.0F);  // above 1 it is off, as in llama-server
-    number("top_n_sigma", -kMost, kMost, &sampling.top_n_sigma);
-    number("xtc_probability", 0, 1, &sampling.xtc_probability);
-    number("xtc_threshold", 0, 1, &sampling.xtc_threshold);
+    ReadNumber("temperature", 0, 2, &sampling.temperature);
+    ReadNumber("top_p", 0, 1, &sampling.top_p);
+    ReadNumber("min_p", 0, 1, &sampling.min_p);
+    ReadNumber("presence_penalty", -2, 2, &sampling.presence_penalty);
+    ReadNumber("frequency_penalty", -2, 2, &sampling.frequency_penalty);
+    ReadNumber("dynatemp_range", 0, kMost, &sampling.dynatemp_range);
+    ReadNumber("dynatemp_exponent", 0, kMost, &sampling.dynatemp_exponent);
+    ReadNumber("typical_p", 0, kMost, &sampling.typical_p);
+    // Above 1 it is off, as in llama-server.
+    sampling.typical_p = std::min(sampling.typical_p, 1.0F);
+    ReadNumber("top_n_sigma", -kMost, kMost, &sampling.top_n_sigma);
+    ReadNumber("xtc_probability", 0, 1, &sampling.xtc_probability);
+    ReadNumber("xtc_threshold", 0, 1, &sampling.xtc_threshold);
     ReadDry();
-    if (const auto version = fields_->Integer("mirostat", 0, 2)) {
-      sampling.mirostat = static_cast<int>(*version);
-    }
-    number("mirostat_tau", 0, kMost, &sampling.mirostat_tau);
-    number("mirostat_eta", 0, kMost, &sampling.mirostat_eta);
+    ReadInteger("mirostat", 0, 2, &sampling.mirostat);
+    ReadNumber("mirostat_tau", 0, kMost, &sampling.mirostat_tau);
+    ReadNumber("mirostat_eta", 0, kMost, &sampling.mirostat_eta);
     for (const std::string& name : ReadLlamaSamplers(fields_, &sampling)) {
       request_->ignored.push_back("samplers." + name);
     }
@@ -61,22 +55,24 @@ class SamplingReader {
   }
 
  private:
+  static constexpr double kMost = 1e6;
+
+  void ReadNumber(const char* name, double min, double max, float* to) {
+    if (const auto value = fields_->Number(name, {min, max})) *to = static_cast<float>(*value);
+  }
+  void ReadInteger(const char* name, int min, int max, int* to) {
+    if (const auto value = fields_->Integer(name, min, max)) *to = static_cast<int>(*value);
+  }
+
   void ReadDry() {
     SamplingOptions& sampling = request_->sampling;
-    constexpr double kMost = 1e6;
     constexpr int kMostTokens = 10'000'000;
-    if (const auto value = fields_->Number("dry_multiplier", {0, kMost})) {
-      sampling.dry_multiplier = static_cast<float>(*value);
-    }
+    ReadNumber("dry_multiplier", 0, kMost, &sampling.dry_multiplier);
     // A base below 1 takes llama-server's default, as there.
     const auto base = fields_->Number("dry_base", {-kMost, kMost});
     if (base.has_value() && *base >= 1) sampling.dry_base = static_cast<float>(*base);
-    if (const auto length = fields_->Integer("dry_allowed_length", 0, kMostTokens)) {
-      sampling.dry_allowed_length = static_cast<int>(*length);
-    }
-    if (const auto last_n = fields_->Integer("dry_penalty_last_n", -1, kMostTokens)) {
-      sampling.dry_penalty_last_n = static_cast<int>(*last_n);
-    }
+    ReadInteger("dry_allowed_length", 0, kMostTokens, &sampling.dry_allowed_length);
+    ReadInteger("dry_penalty_last_n", -1, kMostTokens, &sampling.dry_penalty_last_n);
     const Json* const breakers = fields_->Array("dry_sequence_breakers");
     if (breakers == nullptr) return;
     sampling.dry_sequence_breakers.clear();
@@ -147,13 +143,13 @@ class SamplingReader {
   }
 
   void ReadBias(const Json& of, const Json& value, const std::string& path) {
-    constexpr double kMost = 100;
+    constexpr double kMostBias = 100;
     const bool is_number = value.is_number();
-    const double bias = is_number ? value.get<double>() : -kMost;
+    const double bias = is_number ? value.get<double>() : -kMostBias;
     if (!is_number && value != false) {
       return Fail(path, "expected a number or false", "invalid_type");
     }
-    if (!(bias >= -kMost && bias <= kMost)) {
+    if (!(bias >= -kMostBias && bias <= kMostBias)) {
       return Fail(path, fmt::format("expected -100 to 100, found {}", bias), "out_of_range");
     }
     std::map<Token, float>& biases = request_->sampling.logit_bias;
