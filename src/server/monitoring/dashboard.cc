@@ -95,9 +95,10 @@ Parts PartsOf(const Snapshot& snapshot) {
     if (job.phase == Phase::kParked) parts.parked += job.page_bytes[1];
     if (job.phase != Phase::kReading && job.phase != Phase::kDecoding) continue;
     const uint64_t held = job.page_bytes[0];
-    parts.floor += std::min<uint64_t>(held, job.t0_floor_bytes);
-    parts.reserved += job.t0_floor_bytes - std::min<uint64_t>(held, job.t0_floor_bytes);
-    parts.elastic += held - std::min<uint64_t>(held, job.t0_floor_bytes);
+    const uint64_t floor = std::min(held, job.t0_floor_bytes);
+    parts.floor += floor;
+    parts.reserved += job.t0_floor_bytes - floor;
+    parts.elastic += held - floor;
   }
   return parts;
 }
