@@ -65,17 +65,14 @@ std::vector<std::string> ReadLlamaSamplers(JsonFields* fields, SamplingOptions* 
   return unknown;
 }
 
-std::vector<std::string> RefuseLlamaSamplers(JsonFields* fields) {
+void RefuseLlamaSamplers(JsonFields* fields) {
   const auto target = fields->Number("adaptive_target", {});
-  if (target.has_value() && *target >= 0) {
-    fields->Fail(
-        "adaptive_target",
-        fmt::format("expected a negative value, which switches this sampler off, which ebb "
-                    "has not, found {}",
-                    *target),
-        "unsupported");
-  }
-  return {"adaptive_target", "adaptive_decay"};
+  if (!target.has_value() || *target < 0) return;
+  fields->Fail("adaptive_target",
+               fmt::format("expected a negative value, which switches this sampler off, which ebb "
+                           "has not, found {}",
+                           *target),
+               "unsupported");
 }
 
 std::vector<std::string_view> LlamaSamplerNames(const SamplingOptions& sampling) {

@@ -15,9 +15,8 @@ namespace ebb::server {
 // Returns the names that ebb does not have, which it leaves out.
 std::vector<std::string> ReadLlamaSamplers(JsonFields* fields, SamplingOptions* sampling);
 
-// Refuses values that switch on a sampler that ebb lacks. Returns the names of all parameters of
-// such samplers.
-std::vector<std::string> RefuseLlamaSamplers(JsonFields* fields);
+// Refuses values that switch on a sampler that ebb lacks.
+void RefuseLlamaSamplers(JsonFields* fields);
 
 // Returns the names of the samplers that `sampling` runs.
 [[nodiscard]] std::vector<std::string_view> LlamaSamplerNames(const SamplingOptions& sampling);

@@ -61,8 +61,7 @@ Json BiasesJson(const Model& model, const CompletionRequest& request) {
   return biases;
 }
 
-}  // namespace
-
+// Returns `generation_settings` of an answer; its seed is that of the first choice.
 Json LlamaSettings(const Model& model, const CompletionRequest& request) {
   const LlamaAnswer& answer = *request.llama;
   Json settings = SamplingJson(request.sampling);
@@ -76,6 +75,8 @@ Json LlamaSettings(const Model& model, const CompletionRequest& request) {
   settings["lora"] = Json::array();
   return settings;
 }
+
+}  // namespace
 
 Json LlamaDefaults(const RequestDefaults& defaults) {
   Json settings = SamplingJson(defaults.sampling);

@@ -11,8 +11,6 @@ namespace ebb::server {
 // Sets the members of request->llama that repeat the settings and prompts of `jobs`.
 void DescribeLlamaJobs(const Model& model, const std::vector<Job>& jobs,
                        CompletionRequest* request);
-// Returns `generation_settings` of an answer; its seed is that of the first choice.
-[[nodiscard]] Json LlamaSettings(const Model& model, const CompletionRequest& request);
 // Returns the settings of a request without fields, for GET /props.
 [[nodiscard]] Json LlamaDefaults(const RequestDefaults& defaults);
 
