@@ -2,7 +2,7 @@
 // memory.
 
 import { streamChat } from './api.js';
-import { countText, plural } from './dom.js';
+import { countText, plural, rateText } from './dom.js';
 
 const kSpeedOver = 3000;   // ms over which the speed of an answer is measured
 export const kKeepEvery = 2000;  // ms between saves: closing the page loses no more of an answer
@@ -79,8 +79,7 @@ export function usageOf(node, run, context) {
   const parts = used && context ? [`${countText(used)} of ${plural(context, 'token')}`] : [];
   const [first, last] = [run?.times[0], run?.times.at(-1)];
   if (last?.[0] > first?.[0]) {
-    const speed = (last[1] - first[1]) / (last[0] - first[0]) * 1000;
-    parts.push(`${speed.toFixed(speed < 20 ? 1 : 0)} tokens/s`);
+    parts.push(rateText((last[1] - first[1]) / (last[0] - first[0]) * 1000));
   }
   return { text: parts.join(' · '), isNearlyFull: used > 0.9 * context };
 }

@@ -1,12 +1,12 @@
 // Runs the chat page: conversations on the left, messages in the middle, memory on the right. This
 // file connects the other modules.
 
-import { get, send, setKey, streamChat } from './api.js';
+import { get, send, setKey } from './api.js';
 import { kKeepEvery, take, usageOf } from './answer.js';
 import { openCompare } from './compare.js';
 import { Composer } from './composer.js';
 import * as talk from './conversation.js';
-import { el, icon, plural } from './dom.js';
+import { $, el, icon, plural } from './dom.js';
 import { ConversationList, closeSidebar, listenToSidebar } from './list.js';
 import { work } from './markdown.js';
 import { kTiers, MemoryPanel } from './memory.js';
@@ -17,8 +17,6 @@ import * as kept from './store.js';
 import { canTint, clearTint, markToken, TokenMap, tint, tokenAtPoint } from './tint.js';
 import { openTransfer } from './transfer.js';
 import { askWhy } from './why.js';
-
-const $ = (id) => document.getElementById(id);
 
 const state = {
   props: null,             // of the server

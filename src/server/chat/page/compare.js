@@ -2,7 +2,7 @@
 // the first token that differs.
 
 import { streamChat } from './api.js';
-import { countText, el, icon, plural } from './dom.js';
+import { countText, el, icon, plural, rateText } from './dom.js';
 import { bar, savedText } from './memory.js';
 import { SettingsForm, describe, presets, requestFields } from './settings.js';
 
@@ -48,7 +48,7 @@ class Side {
 
   showMemory(report, t1, speed) {
     this.facts.replaceChildren(el('span', {}, [plural(this.ids.length, 'token'),
-      speed ? `${speed.toFixed(speed < 20 ? 1 : 0)} tokens/s` : null].filter(Boolean).join(' · ')));
+      speed ? rateText(speed) : null].filter(Boolean).join(' · ')));
     if (report) this.facts.append(el('span', { class: 'where' }, bar(report, t1), savedText(report, t1)));
   }
 }

@@ -1,12 +1,11 @@
 // Composer is the message field: its text, the files that go with it, and the draft of each chat,
 // which this browser keeps until it is sent.
 
-import { el } from './dom.js';
+import { $, el } from './dom.js';
 import { chips, kLongPaste, pastedName, readFile } from './files.js';
 import { grow } from './messages.js';
 
 const kDraft = 'ebb-draft:';  // before the id of the chat; a new chat has none
-const $ = (id) => document.getElementById(id);
 
 const kIdeas = [
   'How many primes are there below 50? Think step by step.',

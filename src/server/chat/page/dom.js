@@ -1,5 +1,7 @@
 // Makes elements. Text is always set as text, never parsed.
 
+export const $ = (id) => document.getElementById(id);
+
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -57,6 +59,8 @@ const kCount = new Intl.NumberFormat('en');
 export function countText(count) { return kCount.format(count); }
 
 export function plural(count, word) { return `${countText(count)} ${word}${count === 1 ? '' : 's'}`; }
+
+export function rateText(speed) { return `${speed.toFixed(speed < 20 ? 1 : 0)} tokens/s`; }
 
 async function toClipboard(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);

@@ -1,9 +1,7 @@
 // Shows the list of conversations: a link for each, with a dot while it is being answered, and
 // buttons to rename and to delete it. On a phone, the sidebar with this list slides over the page.
 
-import { el, iconButton } from './dom.js';
-
-const $ = (id) => document.getElementById(id);
+import { $, el, iconButton } from './dom.js';
 
 function openSidebar() {
   document.body.classList.add('with-sidebar');

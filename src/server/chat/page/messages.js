@@ -2,7 +2,7 @@
 // is drawn only once the reader opens it.
 
 import { contentOf } from './conversation.js';
-import { copyText, el, icon, iconButton, plural } from './dom.js';
+import { copyText, el, icon, iconButton, plural, rateText } from './dom.js';
 import { sentFiles } from './files.js';
 import { MarkdownView } from './markdown.js';
 import { bar, savedText } from './memory.js';
@@ -198,7 +198,7 @@ export class MessageView {
     const facts = [];
     if (node.tokens) facts.push(plural(node.tokens, 'token'));
     if (node.cachedTokens) facts.push(`${plural(node.cachedTokens, 'prompt token')} from the cache`);
-    if (node.speed) facts.push(`${node.speed.toFixed(node.speed < 20 ? 1 : 0)} tokens/s`);
+    if (node.speed) facts.push(rateText(node.speed));
     if (node.finish === 'length') facts.push('cut off at the most tokens');
     if (node.finish === 'stopped') facts.push('stopped');
     const asked = describe({ ...node.asked, system: undefined });

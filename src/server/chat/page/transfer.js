@@ -19,14 +19,14 @@ function cleaned(node) {
   return clean;
 }
 
-export function toJson(conversations) {
+function toJson(conversations) {
   const chats = conversations.map(({ id, title, changed, leaf, settings, nodes }) =>
     ({ id, title, changed, leaf, settings, messages: Object.values(nodes).map(cleaned) }));
   return JSON.stringify({ format: kFormat, version: 1, chats }, null, 1);
 }
 
 // Returns the branch that is shown. Thoughts are folded.
-export function toMarkdown(conversation) {
+function toMarkdown(conversation) {
   const parts = activePath(conversation).map((node) => {
     if (node.role === 'user') return `## You\n\n${contentOf(node)}`;
     const thought = node.thought ? `<details><summary>Thought</summary>\n\n${node.thought.trim()}\n\n</details>\n\n` : '';
@@ -71,7 +71,7 @@ function fromMessages(messages, title) {
 }
 
 // Returns the conversations in a file's text. Errors: it is not JSON, or has none.
-export function fromJson(text) {
+function fromJson(text) {
   let json;
   try {
     json = JSON.parse(text);
@@ -101,7 +101,7 @@ function saveJson(conversations, name) { download(`${fileName(name)}.json`, 'app
 function saveMarkdown(conversation) { download(`${fileName(conversation.title)}.md`, 'text/markdown', toMarkdown(conversation)); }
 
 // Opens the dialog. current: the chat that is shown; null: it is empty. take(chats): keeps imported
-// chats and returns how many are new.
+// chats.
 export function openTransfer(dialog, { conversations, current, take }) {
   const result = el('p', { class: 'note', role: 'status' });
   const picker = el('input', { type: 'file', accept: '.json,application/json', hidden: true, 'aria-label': 'File of chats' });

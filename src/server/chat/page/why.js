@@ -52,8 +52,8 @@ export class WhyView {
 
   drawReasons(groups) {
     if (groups.length === 0) return [el('p', { class: 'note' }, 'The policy of this chat moves nothing: each token stays where it was written.')];
-    const byTier = Map.groupBy ? Map.groupBy(groups, ({ tier }) => tier) : new Map();
-    if (!Map.groupBy) for (const one of groups) byTier.set(one.tier, [...(byTier.get(one.tier) ?? []), one]);
+    const byTier = new Map();
+    for (const one of groups) byTier.has(one.tier) ? byTier.get(one.tier).push(one) : byTier.set(one.tier, [one]);
     const tiers = [...byTier].sort((a, b) => b[1].length - a[1].length);
     const what = groups[0].layer === undefined ? 'decision' : groups[0].kv_head === undefined ? 'layer' : 'head';
     const parts = tiers.map(([tier, some]) => {
