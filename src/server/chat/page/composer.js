@@ -5,7 +5,17 @@ import { $, el } from './dom.js';
 import { chips, kLongPaste, pastedName, readFile } from './files.js';
 import { grow } from './messages.js';
 
-const kDraft = 'ebb-draft:';  // before the id of the chat; a new chat has none
+// kText and kFiles are the keys of a draft's text and files, before the id of the chat; a new chat
+// has none. The text is stored with each letter, the files, which may be large, when they change.
+const kText = 'ebb-draft:';
+const kFiles = 'ebb-draft-files:';
+
+// Stores `text`, or removes the key if it is empty.
+function store(key, text) {
+  try {
+    text === '' ? localStorage.removeItem(key) : localStorage.setItem(key, text);
+  } catch { /* too large for this browser: it lasts as long as the page */ }
+}
 
 const kIdeas = [
   'How many primes are there below 50? Think step by step.',
@@ -78,49 +88,44 @@ export class Composer {
     this.input.focus();
   }
 
-  take(file) {
-    this.files.push(file);
-    this.edited();
-  }
+  take(file) { this.setFiles([...this.files, file]); }
 
   edited() {
     grow(this.input);
-    this.keep();
-    this.show();
-  }
-
-  show() {
-    $('files').replaceChildren(...chips(this.files, (i) => {
-      this.files.splice(i, 1);
-      this.edited();
-      this.input.focus();
-    }));
-    $('files').hidden = this.files.length === 0;
+    store(kText + this.chat, this.input.value.trim() && this.input.value);
     this.changed();
   }
 
-  keep() {
-    try {
-      if (this.isEmpty) localStorage.removeItem(kDraft + this.chat);
-      else localStorage.setItem(kDraft + this.chat, JSON.stringify({ text: this.input.value, files: this.files }));
-    } catch { /* too large for this browser: it lasts as long as the page */ }
+  setFiles(files) {
+    store(kFiles + this.chat, files.length === 0 ? '' : JSON.stringify(files));
+    this.showFiles(files);
+  }
+
+  showFiles(files) {
+    this.files = files;
+    $('files').replaceChildren(...chips(files, (i) => {
+      this.setFiles(files.filter((file) => file !== files[i]));
+      this.input.focus();
+    }));
+    $('files').hidden = files.length === 0;
+    this.changed();
   }
 
   // Shows the draft of a chat ('': a new one).
   open(chat) {
     if (this.chat === chat && !this.isEmpty) return;
     this.chat = chat;
-    let draft = null;
+    let text = null, files = null;
     try {
-      draft = JSON.parse(localStorage.getItem(kDraft + chat));
+      text = localStorage.getItem(kText + chat);
+      files = JSON.parse(localStorage.getItem(kFiles + chat));
     } catch { /* there is none */ }
-    this.input.value = draft?.text ?? '';
-    this.files = draft?.files ?? [];
+    this.input.value = text ?? '';
     grow(this.input);
-    this.show();
+    this.showFiles(files ?? []);
   }
 
-  forget(chat) { localStorage.removeItem(kDraft + chat); }
+  forget(chat) { for (const key of [kText, kFiles]) store(key + chat, ''); }
 
   write(text) {
     this.input.value = text;
@@ -134,7 +139,7 @@ export class Composer {
     if (!this.submit({ text: value.trim(), files })) return;
     this.forget(chat);
     this.input.value = '';
-    this.files = [];
     this.edited();
+    this.setFiles([]);
   }
 }

@@ -27,7 +27,8 @@ function store(before, values) {
 
 // Calls changed(settings) when another tab has stored settings.
 export function listen(changed) {
-  addEventListener('storage', () => {
+  addEventListener('storage', ({ key }) => {
+    if (![kStored, kTheme, null].includes(key)) return;  // null: all was deleted
     applyTheme();
     changed(load());
   });
