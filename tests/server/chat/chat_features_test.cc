@@ -62,8 +62,7 @@ class ChatFeaturesTest : public ChatPageTest {
     Run("new Promise((done) => { indexedDB.open('ebb-chat').onsuccess = ({ target }) => {"
         "target.result.transaction('conversations').objectStore('conversations').count()"
         ".onsuccess = () => done(true); }; })");
-    browser_->Reload();
-    ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints();
+    ChatPageTest::Reload();
   }
   void AwaitFiles(size_t count) {
     ASSERT_TRUE(browser_->Await(
@@ -188,8 +187,7 @@ TEST_F(ChatFeaturesTest, AnotherTabFollowsANewTitle) {
   Ask(Question(1));
   const std::string address = Run("location.href");
   browser_->OpenTab();
-  browser_->RunBeforePages(kBringFiles);
-  browser_->Open(address);
+  OpenAt(address);
   ASSERT_TRUE(browser_->Await("document.querySelectorAll('.message').length === 2"));
   Rename("From the second tab");
   browser_->UseTab(0);

@@ -65,10 +65,16 @@ class ChatPageTest : public ServerTest {
     Start(options);
     Reopen();
   }
-  void Reopen() {
-    browser_->Open(fmt::format("http://127.0.0.1:{}/", port()));
-    ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints();
+  void Reopen() { OpenAt(fmt::format("http://127.0.0.1:{}/", port())); }
+  void OpenAt(const std::string& url) {
+    browser_->Open(url);
+    AwaitPage();
   }
+  void Reload() {
+    browser_->Reload();
+    AwaitPage();
+  }
+  void AwaitPage() { ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints(); }
   void Say(const std::string& text) {
     Run("document.getElementById('input').focus()");
     browser_->Type(text);

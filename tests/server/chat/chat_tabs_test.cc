@@ -24,14 +24,6 @@ class ChatTabsTest : public ChatPageTest {
     OpenAt(url);
     return tab;
   }
-  void OpenAt(const std::string& url) {
-    browser_->Open(url);
-    ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints();
-  }
-  void Reload() {
-    browser_->Reload();
-    ASSERT_TRUE(browser_->Await("window.ebbChat?.state.props")) << Complaints();
-  }
   // Returns the texts of the user's messages on the shown branch.
   json Asked() {
     return Run("[...document.querySelectorAll('.bubble')].map((bubble) => bubble.textContent)");
