@@ -3,9 +3,6 @@
 namespace ebb::server {
 namespace {
 
-// Returns whether a cap in ArenaStats limits anything: 0, or more than any memory, means no cap.
-bool IsCap(size_t cap_bytes) { return cap_bytes > 0 && cap_bytes < size_t{1} << 62; }
-
 int ContextOf(const Engine& engine, const SessionOptions& session) {
   return session.context > 0 ? session.context : engine.model().shape().trained_context;
 }
@@ -71,8 +68,7 @@ Result<JobState> SessionPool::CountNeeds(const Job& job) const {
   JobState state;
   SessionOptions lowest = job.session;
   const std::optional<TierSetting> tiers = TiersOf(engine_->options(), job.session);
-  state.can_park =
-      tiers.has_value() && tiers->engine.t1 != T1Place::kNone && !job.session.lossless.has_value();
+  state.can_park = HasT1(tiers, job.session);
   state.is_elastic = state.can_park && tiers->engine.t0_cap_bytes == 0;
   if (tiers.has_value()) {
     state.share = state.most_share = tiers->shares.t0_share.value_or(kDefaultT0Share);

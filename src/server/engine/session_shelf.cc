@@ -27,10 +27,6 @@ SessionTrouble TroubleOf(const Status& status) {
   }
 }
 
-bool HasT1(const std::optional<TierSetting>& tiers, const SessionOptions& options) {
-  return tiers.has_value() && tiers->engine.t1 != T1Place::kNone && !options.lossless.has_value();
-}
-
 // Sets the session's T0 floor and share to those of `options`, which Keep() has reset.
 Status TakeMemoryBack(const Engine& engine, const SessionOptions& options, Session* session) {
   if (options.t0_floor_bytes > 0) {
@@ -79,6 +75,12 @@ Result<std::unique_ptr<Session>> OpenFile(Engine* engine, const SessionOptions& 
 
 }  // namespace
 
+bool IsCap(size_t cap_bytes) { return cap_bytes > 0 && cap_bytes < size_t{1} << 62; }
+
+bool HasT1(const std::optional<TierSetting>& tiers, const SessionOptions& options) {
+  return tiers.has_value() && tiers->engine.t1 != T1Place::kNone && !options.lossless.has_value();
+}
+
 Result<std::unique_ptr<Session>> SessionShelf::Open(Engine* engine, const SessionOptions& options,
                                                     const SessionWork& work,
                                                     SessionTrouble* trouble) {
@@ -111,11 +113,7 @@ Result<std::unique_ptr<Session>> SessionShelf::Open(Engine* engine, const Sessio
 
 bool SessionShelf::Keep(uint64_t number, const SessionOptions& options, const Engine& engine,
                         std::unique_ptr<Session> session) {
-  const auto is_capped = [&](Tier tier) {
-    const size_t cap = engine.arena_accounting(tier).cap_bytes;
-    return cap > 0 && cap < size_t{1} << 62;
-  };
-  if (is_capped(Tier::kT0)) {
+  if (IsCap(engine.arena_accounting(Tier::kT0).cap_bytes)) {
     const bool has_t1 = HasT1(TiersOf(engine.options(), options), options);
     if (!has_t1 || engine.options().tiers->t1_cap_bytes > 0) return false;
     if (!session->SetT0Floor(0).ok() || !session->Park().ok()) return false;

@@ -5,15 +5,23 @@
 #ifndef EBB_SERVER_ENGINE_SESSION_SHELF_H_
 #define EBB_SERVER_ENGINE_SESSION_SHELF_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "ebb/engine.h"
 #include "ebb/status.h"
 #include "src/server/engine/session_work.h"
 
 namespace ebb::server {
+
+// Returns whether a cap in ArenaAccounting limits anything: 0, or more than any memory, stands for
+// no cap.
+[[nodiscard]] bool IsCap(size_t cap_bytes);
+// Returns whether a session can move all of its rows to T1. `tiers`: TiersOf() the session.
+[[nodiscard]] bool HasT1(const std::optional<TierSetting>& tiers, const SessionOptions& options);
 
 class SessionShelf {
  public:
