@@ -47,26 +47,30 @@ def whole(tmp_path_factory):
     return folder
 
 
+def wait_for_bytes(folder, count, ended):
+    """Returns when results.jsonl of `folder` has `count` bytes, or when `ended()`."""
+    path = folder / "results.jsonl"
+    while not ended() and (not path.exists() or path.stat().st_size < count):
+        time.sleep(0.0005)
+
+
 def kill_at_random(command, folder, seed):
-    """Ends `command`, which resumes the run of `folder`, ten times at random moments, then lets it end."""
-    moments = random.Random(seed)
-    began = time.monotonic()
-    subprocess.run([*command(folder.with_name("timed"))], check=True)
-    seconds = time.monotonic() - began
+    """Kills `command`, which resumes the run of `folder`, ten times after random numbers of bytes, then lets it end."""
+    subprocess.run([*command(folder.with_name("uninterrupted"))], check=True)
+    whole = results(folder.with_name("uninterrupted"))
+    shares = random.Random(seed)
     killed = 0
-    for _ in range(10):
+    for kill in range(10):
         process = subprocess.Popen(command(folder), stderr=subprocess.PIPE)
-        try:
-            process.wait(moments.uniform(0.2, 1.0) * seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            killed += 1
+        wait_for_bytes(folder, (kill + shares.random()) / 12 * len(whole), lambda: process.poll() is not None)
+        process.kill()
         assert process.wait() in (0, -signal.SIGKILL), process.stderr.read()
+        killed += process.returncode != 0
         process.stderr.close()
     subprocess.run(command(folder), check=True)
     assert killed > 0
-    assert results(folder) == results(folder.with_name("timed"))
-    assert results(folder).count(b"\n") == 2 * PROBLEMS
+    assert results(folder) == whole
+    assert whole.count(b"\n") == 2 * PROBLEMS
 
 
 def test_ten_kills_in_python_lose_nothing(tmp_path):
@@ -128,12 +132,18 @@ def test_an_exception_of_a_policy_keeps_the_answers_before_it(tmp_path):
 
 
 def test_ctrl_c_keeps_the_answers_before_it(whole, tmp_path):
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    folder = tmp_path / "run"
+
+    def press():
+        wait_for_bytes(folder, 4000, lambda: False)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press, daemon=True)
+    presser.start()
     with pytest.raises(KeyboardInterrupt):
-        ebb.eval(out=tmp_path / "run", **GRID | dict(problems=5000))
-    timer.join()
-    kept = results(tmp_path / "run")
+        ebb.eval(out=folder, **GRID | dict(problems=5000))
+    presser.join()
+    kept = results(folder)
     assert kept.endswith(b"\n") and kept.count(b"\n") > 3
 
 
