@@ -17,9 +17,9 @@ using TellReasons = std::function<void(std::optional<TokenReasons>)>;
 using AskReasons = std::function<void(JobId, Position, TellReasons)>;
 
 // Answers a request whose path ends in ".../tokens/12" with the tier of each group's row of that
-// token and the rule that selected it. `job`: the job or resting session that has the token; nothing: none
-// is known. Errors: 400 if the path ends in no number or the sequence has no such token, 404 if the
-// rows are not in memory.
+// token and the rule that selected it. `job`: the job or resting session that has the token;
+// nothing: none is known. Errors: 400 if the path ends in no number or the sequence has no such
+// token, 404 if the rows are not in memory.
 void AnswerReasons(std::string_view path, std::optional<JobId> job, const AskReasons& ask,
                    std::function<void(HttpAnswer)> then);
 
