@@ -307,6 +307,9 @@ ExitCode RunCommand(const Program& program, const Command& command,
     if (!status.ok()) return Fail(status, options.shared);
     ChooseDraft(&options);
   }
+  if (std::ranges::find(command.groups, OptionGroup::kGeneration) != command.groups.end()) {
+    options.session.speculation = options.speculation;
+  }
   if (options.list_policies) return ListPolicies();
   return command.run(options);
 }

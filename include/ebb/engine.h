@@ -100,6 +100,9 @@ struct SessionOptions {
   // T1, or memory if there is no T1, keeps every row. Steps of several sessions draft nothing.
   // Refused with keys that are re-rotated.
   std::optional<LosslessOptions> lossless;
+  // Selects the guesses of a session that is not lossless. Ignored where steps of several tokens
+  // would change bits; see Session::speculation_obstacle().
+  Speculation speculation = Speculation::kOff;
   // Reserves bytes of T0 for this session, as Session::SetT0Floor() does; 0: none.
   uint64_t t0_floor_bytes = 0;
   // Names the token whose way through the tiers Session::explanations() reports.
@@ -297,6 +300,11 @@ class Session {
   // until they fill whole pages. visible_positions() and the ledger are the draft's, guesses
   // included.
   [[nodiscard]] const LosslessReport* lossless_report() const;
+  // Returns the counts of SessionOptions::speculation; null if it is off or there is an obstacle.
+  [[nodiscard]] const SpeculationReport* speculation_report() const;
+  // Returns why the session computes no guesses although SessionOptions::speculation asks for them;
+  // empty: it computes them, or none were asked for.
+  [[nodiscard]] const std::string& speculation_obstacle() const;
   // Returns the guesses that the next tokens will be compared with; mostly none.
   [[nodiscard]] std::span<const Token> drafted() const;
   // Returns the history of each token; null if SessionOptions::ledger is kNo.

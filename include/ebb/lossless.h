@@ -79,6 +79,24 @@ struct LosslessReport {
 // Returns the work between two reports of a session: `now` minus `before`.
 [[nodiscard]] LosslessReport Since(const LosslessReport& before, const LosslessReport& now);
 
+// Speculation selects the source of the guesses that a session verifies together with the token
+// that the caller chose (speculative decoding). Guesses change how fast a text is generated, never
+// the text: Speculation is part of no session's identity.
+enum class Speculation : uint8_t {
+  kOff,
+  kLookup,  // the text itself: what followed the last tokens when they occurred before
+};
+
+// SpeculationReport counts a session's guesses.
+struct SpeculationReport {
+  int64_t drafted = 0;       // tokens that were guessed and computed
+  int64_t accepted = 0;      // drafted tokens that became part of the text
+  int64_t verify_steps = 0;  // steps that computed guesses
+};
+// Returns the counts between two reports of a session: `now` minus `before`.
+[[nodiscard]] SpeculationReport Since(const SpeculationReport& before,
+                                      const SpeculationReport& now);
+
 }  // namespace ebb
 
 #endif  // EBB_LOSSLESS_H_

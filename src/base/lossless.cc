@@ -15,6 +15,12 @@ Result<LosslessOptions::Verify> ParseVerify(std::string_view name) {
   return InvalidArgument("verification \"" + std::string(name) + "\"; expected exact or fast");
 }
 
+SpeculationReport Since(const SpeculationReport& before, const SpeculationReport& now) {
+  return {.drafted = now.drafted - before.drafted,
+          .accepted = now.accepted - before.accepted,
+          .verify_steps = now.verify_steps - before.verify_steps};
+}
+
 LosslessReport Since(const LosslessReport& before, const LosslessReport& now) {
   return {.drafted = now.drafted - before.drafted,
           .accepted = now.accepted - before.accepted,

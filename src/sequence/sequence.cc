@@ -297,21 +297,23 @@ Status Sequence::CheckStep(std::span<const Token> tokens) const {
   return CheckRoomAfterRotation(tokens.size());
 }
 
-Status Sequence::AppendRows(size_t num_tokens) {
+Status Sequence::AppendRows(size_t num_tokens, size_t num_taken) {
   tokens_.Reserve(num_tokens);
   Status status = cache_.Append(next(), static_cast<int>(num_tokens));
-  if (!IsLimit(status.code()) || roll_back_.windows().empty()) return status;
+  if (!IsLimit(status.code()) || num_taken < num_tokens || roll_back_.windows().empty()) {
+    return status;
+  }
   // Evicts the rows that are kept only for a roll-back, and tries again.
   roll_back_.windows().Clear();
   settler_.ExpireAll(next());
   return cache_.Append(next(), static_cast<int>(num_tokens));
 }
 
-void Sequence::BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals) {
+void Sequence::BeginStep(StepKind kind, int num_tokens, int num_taken, SignalBuffers* signals) {
   rows_unread_ = 0;
   moves_before_ = cache_.moves();
   signals->Begin(cache_, kind, next(), num_tokens);
-  settler_.BeginStep(next(), num_tokens);
+  settler_.BeginStep(next(), num_taken);
 }
 
 void Sequence::Describe(SequenceStep* step) {
@@ -376,6 +378,24 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
   // The message is short enough to need no allocation, which could fail again.
   health_.Break(OutOfMemory("no memory"));
   return health_.CheckUnbroken();
+}
+
+void Sequence::KeepFirst(SignalBuffers* signals) try {
+  cache_.TruncateTo(next() + 1);
+  signals->KeepFirst(cache_);
+} catch (const std::bad_alloc&) {
+  BreakWithoutMemory("to drop guesses");
+}
+
+int Sequence::TokensToDecision(int most) const {
+  if (policy_.placement == nullptr) return most;
+  PlacementInput facts = MakePlacementInput(StepKind::kDecode);
+  for (int count = 1; count < most; ++count) {
+    ++facts.next_position;
+    ++facts.generated_tokens;
+    if (settler_.IsDue(facts, static_cast<size_t>(count))) return count;
+  }
+  return most;
 }
 
 void Sequence::UndoStep(bool has_begun) {

@@ -133,12 +133,14 @@ class Sequence {
   // Checks that the sequence can compute these tokens, before anything changes. This is the first
   // part of a step; the functions up to UndoStep() are the others, in order.
   [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
-  // Appends rows for the new tokens to the cache, and reserves memory in the lists of tokens.
-  Status AppendRows(size_t num_tokens);
+  // Appends rows for the new tokens to the cache, and reserves memory in the lists of tokens. Rows
+  // that are kept for a roll-back may make room for `num_taken` tokens, not for more.
+  Status AppendRows(size_t num_tokens, size_t num_taken);
   // Re-rotates keys to RoPE positions from 0 on if the context has no free positions left.
   Status MakePlaces(size_t num_tokens);
-  // Prepares signals and policy for the step. `signals` receives those of the step.
-  void BeginStep(StepKind kind, int num_tokens, SignalBuffers* signals);
+  // Prepares signals and policy for the step. `signals` receives those of the step. `num_taken`
+  // tokens, the first ones, become part of the sequence; the policy learns of these alone.
+  void BeginStep(StepKind kind, int num_tokens, int num_taken, SignalBuffers* signals);
   // Describes this sequence to the nodes of the graph, in `step`.
   void Describe(SequenceStep* step);
   // Ends a computed step: adds the tokens to the sequence and lets the policy decide, except after
@@ -147,6 +149,11 @@ class Sequence {
   Status EndStep(StepKind kind, std::span<const Token> tokens, StepReport report, Decides decides);
   // Undoes AppendRows() and, if `has_begun`, BeginStep().
   void UndoStep(bool has_begun);
+  // Removes the rows and signals of the step's tokens after the first, which the sequence does not
+  // take. Follows the step, before EndStep(). If memory runs out, the sequence is broken.
+  void KeepFirst(SignalBuffers* signals);
+  // Returns after how many more decoded tokens, at most `most`, the placement decides next.
+  [[nodiscard]] int TokensToDecision(int most) const;
 
  private:
   friend class SequenceFile;

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "src/base/clock.h"
+#include "src/sequence/computed_tokens.h"
 #include "src/sequence/shown_logits.h"
 #include "src/step/cpu/attention_nodes.h"
 
@@ -127,11 +128,12 @@ Status StepRun::PrepareAndRun() {
 }
 
 Status StepRun::AppendRows(const SequenceStep& entry) {
-  EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size()));
+  const auto num_taken = static_cast<size_t>(entry.num_taken());
+  EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size(), num_taken));
   for (const Follower& follower : entry.followers) {
     if (!follower.TakesStep()) continue;
     EBB_RETURN_IF_ERROR(
-        OfFollower(follower.name, follower.sequence->AppendRows(entry.tokens.size())));
+        OfFollower(follower.name, follower.sequence->AppendRows(entry.tokens.size(), num_taken)));
   }
   return OkStatus();
 }
@@ -164,12 +166,12 @@ void StepRun::Begin(const SequenceStep& entry) {
     step.chunk_tokens = step.num_tokens();
   }
   if (step.signals == nullptr) step.signals = &entry.sequence->signals();
-  entry.sequence->BeginStep(step.kind, step.num_tokens(), step.signals);
+  entry.sequence->BeginStep(step.kind, step.num_tokens(), step.num_taken(), step.signals);
   entry.sequence->Describe(&step);
   step.in_tiles = GoesInTiles(step, plan_.one_token_at_a_time);
   for (const Follower& follower : step.followers) {
     if (!follower.TakesStep()) continue;
-    follower.sequence->BeginStep(step.kind, step.num_tokens(), follower.signals);
+    follower.sequence->BeginStep(step.kind, step.num_tokens(), step.num_taken(), follower.signals);
   }
 }
 
@@ -215,14 +217,15 @@ void StepRun::ReportDevice(double seconds) {
 Status StepRun::EndStep(const SequenceStep& entry, Sequence* sequence, const StepReport& report) {
   const bool ends_chunk =
       entry.first + entry.num_tokens() == entry.chunk_first + entry.chunk_tokens;
-  return sequence->EndStep(entry.kind, entry.tokens, report,
+  return sequence->EndStep(entry.kind, entry.tokens.first(entry.num_taken()), report,
                            ends_chunk ? Decides::kYes : Decides::kNo);
 }
 
 Status StepRun::CheckLogits(size_t entry) const {
   if (plan_.deferred_logits) return OkStatus();
   const SequenceStep& step = plan_.entries[entry];
-  const size_t num_outputs = step.logits == SequenceStep::Logits::kAll ? step.tokens.size() : 1;
+  const bool are_all_shown = step.logits == SequenceStep::Logits::kAll && step.ahead == nullptr;
+  const size_t num_outputs = are_all_shown ? step.tokens.size() : 1;
   for (size_t i = 0; i < num_outputs; ++i) {
     EBB_RETURN_IF_ERROR(CheckFinite(result_.logits(entry, i), core_.options.kv_type));
   }
@@ -241,6 +244,7 @@ Status StepRun::Settle(double compute_seconds) {
     report.t1_bytes_read = entry.sequence->cache().t1_reader().bytes_read();
     report.io_wait_seconds = entry.sequence->cache().t1_reader().wait_seconds() - waited_[i];
     if (ReportsCosts(*entry.sequence)) report.costs = costs_;
+    if (entry.ahead != nullptr) entry.ahead->TakeFrom(entry, result_, i);
     of_entry = EndStep(entry, entry.sequence, report);
     for (const Follower& follower : entry.followers) {
       if (!follower.TakesStep()) continue;
@@ -250,6 +254,8 @@ Status StepRun::Settle(double compute_seconds) {
       if (of_entry.ok()) of_entry = of_follower;
     }
     if (of_entry.ok()) of_entry = CheckLogits(i);
+    const bool rows_changed = !of_entry.ok() || entry.sequence->settler().has_placed_rows();
+    if (entry.ahead != nullptr && rows_changed) entry.ahead->Clear();
     if (first_error.ok()) first_error = of_entry;
   }
   return first_error;

@@ -139,6 +139,7 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
   if (ledger_ != nullptr) ledger_->Append(facts.next_position - ledger_->next_position());
   decided_.clear();
   num_evicted_ = 0;
+  num_expired_ = 0;
   most_gone_ = 0;
   Status status;
   if (decides_in_parallel_) {
@@ -147,6 +148,10 @@ Result<int64_t> StepSettler::EndStep(const PlacementInput& facts, Decides decide
     status = DecideInTurn(facts, decides);
   }
   ShowRows();
+  has_placed_rows_ = num_evicted_ > num_expired_ ||
+                     std::ranges::any_of(decided_, [](const GroupDecision& decision) {
+                       return !decision.moves.empty();
+                     });
   // Moves rows even if a group failed: the groups before it have already removed their evicted
   // rows, and their other moves must follow.
   const Status moved = MoveDecided();
@@ -284,7 +289,9 @@ void StepSettler::Expire(Position next, int group) {
     for (const uint32_t row : removed_) changes.push_back({positions[row], Tier::kT3});
     ledger_->Move(group, changes);
   }
-  num_evicted_ += static_cast<int64_t>(num_gone) * cache_->layout().NumStreamsOf(group);
+  const auto num_rows = static_cast<int64_t>(num_gone) * cache_->layout().NumStreamsOf(group);
+  num_evicted_ += num_rows;
+  num_expired_ += num_rows;
   most_gone_ = std::max(most_gone_, num_gone);
   RemoveRows(group);
 }
@@ -352,6 +359,14 @@ void StepSettler::PrefetchGroup(const PlacementInput& facts, int group) const {
   if (decides_in_parallel_) FetchAhead(signals_->Group(group).mass);
   if (decides_in_parallel_ || due) policy_->scorer->Prefetch(group);
   if (due) cache_->tables().FetchForRemoval(group);
+}
+
+bool StepSettler::IsDue(PlacementInput facts, size_t num_more) const {
+  for (int group = 0; group < cache_->layout().num_groups(); ++group) {
+    TurnTo(group, &facts);
+    if (policy_->placement->Due(facts, facts.positions.size() + num_more)) return true;
+  }
+  return false;
 }
 
 Status StepSettler::Place(PlacementInput facts, int group) {

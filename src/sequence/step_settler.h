@@ -50,6 +50,12 @@ class StepSettler {
   // token) triples. Errors: a tier has no room for the policy's moves, or its file fails. After an
   // error, rows that some groups had already decided to evict stay evicted.
   Result<int64_t> EndStep(const PlacementInput& facts, Decides decides);
+  // Returns whether the last EndStep() evicted, moved or compressed rows by the placement's
+  // decision; rows that only left a sliding window do not count.
+  [[nodiscard]] bool has_placed_rows() const { return has_placed_rows_; }
+  // Returns whether the placement decides about some group after a step that leaves the sequence
+  // with these facts and every group with `num_more` more rows than now.
+  [[nodiscard]] bool IsDue(PlacementInput facts, size_t num_more) const;
   // Returns whether caps may limit the rows: the cache has tiers below T0, or the session has
   // tiers, whose caps may be on T0 alone.
   [[nodiscard]] bool CapsMayBind() const;
@@ -166,7 +172,9 @@ class StepSettler {
   std::vector<GroupSignals> groups_;         // [groups]: the step's signals
   std::vector<GroupDecision> decided_;       // in this step, as the next two
   int64_t num_evicted_ = 0;                  // rows, by the placement or by windows
-  size_t most_gone_ = 0;                     // rows of one group that gave up their slots
+  int64_t num_expired_ = 0;                  // the part of num_evicted_ that left windows
+  bool has_placed_rows_ = false;
+  size_t most_gone_ = 0;  // rows of one group that gave up their slots
   std::vector<uint32_t> removed_;
   std::vector<Explanation> explanations_;
   std::vector<Position> positions_;

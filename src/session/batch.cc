@@ -39,10 +39,11 @@ size_t PromptTokens(const PromptPace& pace, double max_stall_seconds,
   return pace.TokensWithin(max_stall_seconds) / std::max<size_t>(num_reading, 1);
 }
 
-// Returns whether a part needs no step: a lossless session may have verified its token ahead and
+// Returns whether a part needs no step: a session may have verified or computed its token ahead and
 // hold its logits already.
 Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
   if (!part.token.has_value() || session->prompt.has_value()) return false;
+  if (session->lookup != nullptr) return session->lookup->HasComputed(*part.token);
   if (session->speculator == nullptr) return false;
   return session->speculator->HasCachedLogits(*part.token);
 }
@@ -52,6 +53,12 @@ Result<bool> IsAhead(const SessionStep& part, Session::Impl* session) {
 void TakeAhead(std::span<SessionStep* const> ahead) {
   for (SessionStep* const part : ahead) {
     Session::Impl& session = Internals::Of(*part->session);
+    if (session.lookup != nullptr) {
+      const StepOutcome outcome = session.lookup->TakeComputed(*part->token, &session.logits);
+      part->status = outcome.status;
+      part->num_taken = outcome.taken ? 1 : 0;
+      continue;
+    }
     part->status = session.speculator->BeginDecode(*part->token, &session.logits).status();
     part->num_taken = 1;
   }
@@ -63,6 +70,7 @@ Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prom
   if (part.token.has_value()) {
     EBB_RETURN_IF_ERROR(session->CheckNoPrompt());
     if (session->speculator == nullptr) {
+      if (session->lookup != nullptr) session->lookup->Discard();
       return std::optional(SequenceStep{.sequence = session->sequence.get()});
     }
     return session->speculator->BeginDecode(*part.token, &session->logits);

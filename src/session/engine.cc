@@ -340,6 +340,12 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
     EBB_ASSIGN_OR_RETURN(impl->speculator, Speculator::Create(*options.lossless, sequence.get()));
   }
   impl->sequence = std::move(sequence);
+  if (options.speculation != Speculation::kOff && !options.lossless.has_value()) {
+    impl->speculation_obstacle = ComputedTokens::Obstacle(*impl->sequence);
+    if (impl->speculation_obstacle.empty()) {
+      impl->lookup = std::make_unique<LookupDecoder>(impl->sequence.get());
+    }
+  }
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 

@@ -26,6 +26,7 @@ Status Session::Impl::CheckUnbroken() const {
 Status Session::Impl::DiscardLookahead() {
   EBB_RETURN_IF_ERROR(CheckUnbroken());
   if (speculator != nullptr) speculator->DiscardLookahead();
+  if (lookup != nullptr) lookup->Discard();
   return CheckUnbroken();
 }
 
@@ -121,6 +122,7 @@ StepOutcome Session::Decode(Token token, const Guess& guess, int most_guesses) {
   }
   Impl& s = *impl_;
   if (s.speculator != nullptr) return s.speculator->Decode(token, guess, most_guesses, &s.logits);
+  if (s.lookup != nullptr) return s.lookup->Decode(token, most_guesses, &s.logits);
   const SequenceStep step = {.sequence = s.sequence.get(), .tokens = {&token, 1}};
   const StepResult result = RunStep(s.core.get(), {.entries = {&step, 1}});
   if (result.taken()) s.logits.Show(result.logits(0));
@@ -151,6 +153,7 @@ Status Session::SetT0Share(double share) {
   if (impl_->speculator != nullptr) {
     EBB_RETURN_IF_ERROR(impl_->speculator->CheckT0ShareMayChange());
   }
+  if (impl_->lookup != nullptr) impl_->lookup->Discard();
   return impl_->sequence->SetT0Share(share);
 }
 
@@ -161,6 +164,7 @@ Status Session::Park() {
     EBB_RETURN_IF_ERROR(impl_->speculator->CheckMayPark());
     impl_->speculator->DiscardLookahead();
   }
+  if (impl_->lookup != nullptr) impl_->lookup->Discard();
   return impl_->sequence->Park();
 }
 
@@ -171,7 +175,7 @@ Status Session::TruncateTo(Position end) {
     return InvalidArgument("cannot roll back to position " + std::to_string(end) +
                            ": the sequence has " + std::to_string(next_position()) + " tokens");
   }
-  if (s.speculator != nullptr) s.speculator->DiscardLookahead();
+  EBB_RETURN_IF_ERROR(s.DiscardLookahead());
   EBB_RETURN_IF_ERROR(s.sequence->roll_back().Check(end, next_position()));
   s.prompt.reset();
   if (s.speculator != nullptr) {
@@ -206,8 +210,10 @@ std::span<const Token> Session::drafted() const {
 int Session::context() const { return impl_->sequence->options().context; }
 const Policy& Session::policy() const { return impl_->sequence->policy(); }
 CacheAccounting Session::accounting() const {
-  return impl_->speculator == nullptr ? impl_->sequence->accounting()
-                                      : impl_->speculator->accounting();
+  if (impl_->speculator != nullptr) return impl_->speculator->accounting();
+  CacheAccounting sum = impl_->sequence->accounting();
+  if (impl_->lookup != nullptr) sum.table_bytes += impl_->lookup->memory_bytes();
+  return sum;
 }
 size_t Session::page_bytes(Tier tier) const {
   if (impl_->speculator == nullptr) return impl_->sequence->cache().page_bytes(tier);
@@ -216,6 +222,10 @@ size_t Session::page_bytes(Tier tier) const {
 const LosslessReport* Session::lossless_report() const {
   return impl_->speculator == nullptr ? nullptr : &impl_->speculator->report();
 }
+const SpeculationReport* Session::speculation_report() const {
+  return impl_->lookup == nullptr ? nullptr : &impl_->lookup->report();
+}
+const std::string& Session::speculation_obstacle() const { return impl_->speculation_obstacle; }
 Result<size_t> Session::CountPolicyBytes() const {
   StateWriter count(StateWriter::Keep::kCount);
   EBB_RETURN_IF_ERROR(impl_->sequence->settler().SaveState(&count));

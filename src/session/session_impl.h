@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ebb/engine.h"
+#include "src/lossless/lookup_decoder.h"
 #include "src/lossless/speculator.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/sequence.h"
@@ -27,6 +29,8 @@ struct Session::Impl {
   std::shared_ptr<EngineCore> core;
   std::unique_ptr<Sequence> sequence;      // whose policy, signals, ledger and rows it shows
   std::unique_ptr<Speculator> speculator;  // of a lossless session; null: `sequence` is alone
+  std::unique_ptr<LookupDecoder> lookup;   // null: it decodes without guesses, or is lossless
+  std::string speculation_obstacle;        // see Session::speculation_obstacle()
   ShownLogits logits;
   std::optional<PendingPrompt> prompt;
 
@@ -42,7 +46,7 @@ struct Session::Impl {
   [[nodiscard]] size_t num_verified_ahead() const {
     return speculator == nullptr ? 0 : speculator->num_verified_ahead();
   }
-  // Removes the tokens that were verified ahead. Errors: the session is broken, or was before.
+  // Removes the tokens that were verified or computed ahead. Errors: the session is broken, or was before.
   [[nodiscard]] Status DiscardLookahead();
   [[nodiscard]] Status CheckUnbroken() const;
   // Returns InvalidArgument while a prompt is being read.

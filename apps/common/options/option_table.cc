@@ -338,6 +338,15 @@ std::vector<OptionRow> GenerationRows() {
       ValueRow(G::kGeneration, "--thinking-budget", "N",
                "most tokens of a thought, after which ebb closes it; -1: no limit",
                [](CliOptions& o) { return &o.thinking_budget; }, {.min = -1}),
+      ChoiceRow<Speculation>(
+          G::kGeneration, "--speculate",
+          "guess tokens that may come next and compute several in one step, while that is faster; "
+          "the text stays the same bit for bit. lookup, which auto takes too: guess what followed "
+          "the last tokens when they occurred before",
+          [](CliOptions& o) { return &o.speculation; },
+          {{"auto", Speculation::kLookup},
+           {"off", Speculation::kOff},
+           {"lookup", Speculation::kLookup}}),
   };
 }
 

@@ -83,6 +83,8 @@ struct CliOptions : OwnOptions {
   std::vector<std::string> stops;
   bool ignore_eos = false;
   int thinking_budget = -1;
+  // Holds --speculate; RunProgram() copies it into session.speculation for commands that generate.
+  Speculation speculation = Speculation::kLookup;
   Thoughts thoughts = Thoughts::kShow;
 
   GivenOptions shared;                       // which option set each field that several options set
@@ -108,7 +110,7 @@ enum class OptionGroup {
   kSession,     // --session
   kModelFile,   // -m, -hf
   kModel,       // --adapter, --dequantize, --rope-*
-  kGeneration,  // -n, --grammar, --stop, ...
+  kGeneration,  // -n, --grammar, --stop, --speculate, ...
   kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
   kPolicy,      // --policy, --scorer, --budget, ... --list-policies
   kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup

@@ -164,6 +164,11 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   if (setup.session->lossless_report() != nullptr) {
     AddLosslessFigures(figures.lossless, figures.result.decode_steps, &record);
   }
+  if (setup.session->speculation_report() != nullptr) {
+    record["speculation"] = {{"drafted", figures.speculation.drafted},
+                             {"accepted", figures.speculation.accepted},
+                             {"verify_steps", figures.speculation.verify_steps}};
+  }
   return record.dump();
 }
 
@@ -181,6 +186,10 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   text += MemoryText(setup);
   if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
     text += fmt::format("[selective reading: {}]\n", SelectionText(selection));
+  }
+  if (const SpeculationReport& guesses = figures.speculation; guesses.drafted > 0) {
+    text += fmt::format("[speculation: {} of {} guessed tokens accepted in {} steps]\n",
+                        guesses.accepted, guesses.drafted, guesses.verify_steps);
   }
   if (setup.session->lossless_report() != nullptr) {
     const LosslessReport& lossless = figures.lossless;

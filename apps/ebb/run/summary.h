@@ -22,7 +22,8 @@ struct RunFigures {
   double time_to_first_token_seconds = 0;  // from the start of the command, loading included
   GenerateResult result;
   LosslessReport lossless = {};  // of this generation, where the session is lossless
-  std::string sampler = {};      // Sampler::SaveState() at the end; empty: there was none
+  SpeculationReport speculation = {};
+  std::string sampler = {};  // Sampler::SaveState() at the end; empty: there was none
 };
 
 // Returns the tokens per second of the decode steps; 0 if there were none.

@@ -198,6 +198,10 @@ void StepLoop::Step(const Plan& plan) {
       together.push_back(reader);
     }
   }
+  // A request that decodes without others may take several tokens in a step.
+  if (alone.empty() && together.size() == 1 && together.front()->pending().has_value()) {
+    alone.swap(together);
+  }
   if (!together.empty()) StepTogether(together, reads_alone);
   for (JobRun* const run : alone) StepAlone(run);
 }

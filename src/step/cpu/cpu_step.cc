@@ -15,9 +15,8 @@ namespace ebb {
 namespace {
 
 // kMaxGraphsOfOne bounds the kept graphs of steps of one sequence, about 1 MB each: one to decode,
-// and one to verify drafts or to read a prompt. Building a graph again costs little compared with a
-// step of several tokens.
-constexpr size_t kMaxGraphsOfOne = 2;
+// and others to verify guesses or to read a prompt.
+constexpr size_t kMaxGraphsOfOne = 6;
 // kMaxGraphsOfSeveral bounds the kept graphs of steps of several sequences. There are more of them,
 // because batches change their size with every step.
 constexpr size_t kMaxGraphsOfSeveral = 16;

@@ -197,6 +197,54 @@ std::span<float> SignalBuffers::EvictionLogits(int layer) {
   return std::span(eviction_logits_).subspan(VectorAt(layer, 0, 0), floats);
 }
 
+SignalBuffers::TokenSignals SignalBuffers::SignalsOf(int token) const {
+  TokenSignals of_token;
+  const auto copy_rows = [&](const std::vector<float>& all, size_t floats, std::vector<float>* to) {
+    if (all.empty()) return;
+    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+      const auto begin = all.begin() + VectorAt(layer, token, 0) * floats;
+      to->insert(to->end(), begin, begin + layout_.NumKvHeads(layer) * floats);
+    }
+  };
+  copy_rows(keys_, shape_.head_dim, &of_token.keys);
+  copy_rows(keys_before_rope_, shape_.head_dim, &of_token.keys_before_rope);
+  copy_rows(values_, shape_.head_dim, &of_token.values);
+  copy_rows(eviction_logits_, 1, &of_token.eviction_logits);
+  for (const std::span<const float> layer : step_.hidden) {
+    const auto vector = layer.subspan(size_t(token) * shape_.embed_dim, shape_.embed_dim);
+    of_token.hidden.insert(of_token.hidden.end(), vector.begin(), vector.end());
+  }
+  return of_token;
+}
+
+void SignalBuffers::KeepFirst(const SequenceCache& cache) {
+  const auto move_rows = [&](std::vector<float>* all, size_t floats) {
+    if (all->empty()) return;
+    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+      std::copy_n(all->begin() + VectorAt(layer, 0, 0) * floats,
+                  layout_.NumKvHeads(layer) * floats,
+                  all->begin() + size_t(layout_.StreamOf(layer, 0)) * floats);
+    }
+  };
+  move_rows(&keys_, shape_.head_dim);
+  move_rows(&keys_before_rope_, shape_.head_dim);
+  move_rows(&values_, shape_.head_dim);
+  move_rows(&eviction_logits_, 1);
+  for (size_t i = 0; i < step_.hidden.size(); ++i) {
+    std::copy_n(step_.hidden[i].begin(), shape_.embed_dim,
+                hidden_.begin() + i * size_t(shape_.embed_dim));
+  }
+  Begin(cache, step_.kind, step_.first_position, 1);
+}
+
+void SignalBuffers::Set(const TokenSignals& token) {
+  std::ranges::copy(token.keys, keys_.begin());
+  std::ranges::copy(token.keys_before_rope, keys_before_rope_.begin());
+  std::ranges::copy(token.values, values_.begin());
+  std::ranges::copy(token.eviction_logits, eviction_logits_.begin());
+  std::ranges::copy(token.hidden, hidden_.begin());
+}
+
 GroupSignals SignalBuffers::Group(int group) const {
   GroupSignals signals = {.num_rows = group_rows_[group], .num_new_rows = group_new_rows_[group]};
   if (!wants_mass_) return signals;

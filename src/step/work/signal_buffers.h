@@ -63,6 +63,25 @@ class SignalBuffers {
   // heads of the layer].
   [[nodiscard]] std::span<float> EvictionLogits(int layer);
 
+  // TokenSignals holds the signals of one token of a step.
+  struct TokenSignals {
+    std::vector<float> keys, keys_before_rope, values;  // [layers, kv heads, head_dim]
+    std::vector<float> eviction_logits;                 // [layers, kv heads]
+    std::vector<float> hidden;                          // [hidden layers, embed_dim]
+  };
+  // Returns whether each token has its own signals. It has not if mass is needed, which sums over
+  // the tokens of a step, or a history of queries, which one step moves on for all its tokens.
+  [[nodiscard]] bool AreByToken() const {
+    return needs_.mass == MassNeed::kNone && needs_.num_recent_queries == 0;
+  }
+  // Returns the signals of token `token` of the step. REQUIRES: AreByToken().
+  [[nodiscard]] TokenSignals SignalsOf(int token) const;
+  // Sets the signals of a step of one token. REQUIRES: Begin() was called for such a step.
+  void Set(const TokenSignals& token);
+  // Drops the tokens of the step after the first, whose rows `cache` no longer has. Allocates no
+  // memory. REQUIRES: AreByToken().
+  void KeepFirst(const SequenceCache& cache);
+
   [[nodiscard]] const StepSignals& step() const { return step_; }
   [[nodiscard]] GroupSignals Group(int group) const;
   // Discards the history of queries. Must be called after a roll-back, after a failed step and

@@ -17,7 +17,8 @@
 
 namespace ebb {
 
-class Sequence;  // defined in src/sequence; opaque in this folder
+class ComputedTokens;  // this and Sequence are defined in src/sequence; opaque in this folder
+class Sequence;
 
 // Follower is a sequence that stores, in its own T0, rows that another sequence's step computes.
 // Both are at the same position, with the same RoPE positions.
@@ -46,6 +47,9 @@ struct SequenceStep {
   // Points to the memory for the step's signals; null: to the sequence's own. REQUIRED if the step
   // has followers, for which these signals need only have mass.
   SignalBuffers* signals = nullptr;
+  // Receives the tokens after the first, which the step computes and the sequence does not take;
+  // null: the sequence takes all tokens.
+  ComputedTokens* ahead = nullptr;
   // If true, the step reads every row, even if the policy has a selector. REQUIRED for a decode
   // step of several tokens.
   bool reads_all_rows = false;
@@ -69,6 +73,8 @@ struct SequenceStep {
   bool in_tiles = false;  // see GoesInTiles() in attention_nodes.h
 
   [[nodiscard]] int num_tokens() const { return static_cast<int>(tokens.size()); }
+  // Returns how many of the tokens become part of the sequence.
+  [[nodiscard]] int num_taken() const { return ahead != nullptr ? 1 : num_tokens(); }
   // Calls visit(signals) for the sequence and for its followers.
   template <typename Visitor>
   void ForEachSignals(const Visitor& visit) const {

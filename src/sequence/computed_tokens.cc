@@ -1,0 +1,125 @@
+#include "src/sequence/computed_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "src/model/loaded/loaded_model.h"
+#include "src/sequence/shown_logits.h"
+#include "src/sequence/step.h"
+
+namespace ebb {
+namespace {
+
+// Calls visit(address) for the row at index num_full_rows - `from_end` of every stream.
+template <typename Visitor>
+void ForEachRow(const SequenceCache& cache, size_t from_end, const Visitor& visit) {
+  const CacheLayout& layout = cache.layout();
+  for (int group = 0; group < layout.num_groups(); ++group) {
+    const auto index = static_cast<uint32_t>(cache.views().num_full_rows(group) - from_end);
+    for (const CacheLayout::StreamId& stream : layout.StreamsOf(group)) {
+      visit(cache.views().Row(stream.layer, stream.kv_head, index));
+    }
+  }
+}
+
+}  // namespace
+
+std::string ComputedTokens::Obstacle(const Sequence& sequence) {
+  const EngineCore& core = *sequence.core();
+  const Policy& policy = sequence.policy();
+  if (core.stores.device()->IsClosed()) {
+    return "a device rounds several tokens of a step differently than one";
+  }
+  if (core.model->loaded().hparams.state_bytes > 0) {
+    return "the model has recurrent state, which cannot be rolled back by a few tokens";
+  }
+  if (std::string reason = core.model->batch_dependence(); !reason.empty()) return reason;
+  if (sequence.RotatesKeys()) return "keys are re-rotated";
+  if (policy.selector != nullptr) return "each token reads rows of its own choice";
+  if (!sequence.signals().AreByToken() || sequence.options().on_signals) {
+    return "the policy ranks rows by the attention of single tokens";
+  }
+  const bool expires = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
+  return expires ? "rows expire within a step of several tokens" : "";
+}
+
+int ComputedTokens::MostTokens(const Sequence& sequence, int most) {
+  while (most > 1 && !sequence.HasRoom(static_cast<size_t>(most))) --most;
+  if (sequence.settler().CapsMayBind()) {
+    most = static_cast<int>(std::clamp<size_t>(sequence.cache().RoomForTokens(), 1, most));
+  }
+  return sequence.TokensToDecision(most);
+}
+
+void ComputedTokens::Clear() {
+  tokens_.clear();
+  first_ = 0;
+}
+
+void ComputedTokens::TakeFrom(const SequenceStep& entry, const StepResult& result, size_t index) {
+  Clear();
+  try {
+    Record(entry, result, index);
+  } catch (const std::bad_alloc&) {
+    Clear();
+  }
+  entry.sequence->KeepFirst(entry.signals);
+}
+
+void ComputedTokens::Record(const SequenceStep& entry, const StepResult& result, size_t index) {
+  const Sequence& sequence = *entry.sequence;
+  const PageFormat& format = sequence.core()->format;
+  const size_t num_tokens = entry.tokens.size();
+  tokens_.reserve(num_tokens - 1);
+  for (size_t t = 1; t < num_tokens; ++t) {
+    const std::span<const float> logits = result.logits(index, t);
+    if (!CheckFinite(logits, format.type).ok()) return;
+    Computed computed = {.token = entry.tokens[t],
+                         .rows = {},
+                         .signals = entry.signals->SignalsOf(static_cast<int>(t)),
+                         .logits = {logits.begin(), logits.end()}};
+    ForEachRow(sequence.cache(), num_tokens - t, [&](const RowAddress& row) {
+      computed.rows.insert(computed.rows.end(), row.key, row.key + format.RowStride());
+      if (!format.has_values) return;
+      computed.rows.insert(computed.rows.end(), row.value, row.value + format.RowStride());
+    });
+    tokens_.push_back(std::move(computed));
+  }
+}
+
+StepOutcome ComputedTokens::Take(Sequence* sequence) {
+  taken_ = std::move(tokens_[first_++]);
+  const Token token = taken_.token;
+  const PageFormat& format = sequence->core()->format;
+  Status status = sequence->CheckStep({&token, 1});
+  if (status.ok()) status = sequence->AppendRows(1, 1);
+  if (!status.ok()) {
+    Clear();
+    return {.taken = false, .status = std::move(status)};
+  }
+  SequenceCache& cache = sequence->cache();
+  cache.FindAddresses();
+  const std::byte* from = taken_.rows.data();
+  ForEachRow(cache, 1, [&](const RowAddress& row) {
+    std::memcpy(row.key, std::exchange(from, from + format.RowStride()), format.RowStride());
+    if (!format.has_values) return;
+    std::memcpy(row.value, std::exchange(from, from + format.RowStride()), format.RowStride());
+  });
+  sequence->BeginStep(StepKind::kDecode, 1, 1, &sequence->signals());
+  sequence->signals().Set(taken_.signals);
+  status = sequence->EndStep(StepKind::kDecode, {&token, 1}, StepReport{}, Decides::kYes);
+  if (!status.ok() || sequence->settler().has_placed_rows()) Clear();
+  return {.taken = true, .status = std::move(status)};
+}
+
+size_t ComputedTokens::memory_bytes() const {
+  size_t bytes = 0;
+  for (const Computed& computed : tokens_) {
+    bytes += computed.rows.capacity() + computed.logits.capacity() * sizeof(float);
+  }
+  return bytes;
+}
+
+}  // namespace ebb
