@@ -12,6 +12,9 @@
 namespace ebb {
 namespace {
 
+// kMostMassBytes bounds the mass that a step keeps for its tokens.
+constexpr size_t kMostMassBytes = size_t{32} << 20;
+
 // Calls visit(address) for the row at index num_full_rows - `from_end` of every stream.
 template <typename Visitor>
 void ForEachRow(const SequenceCache& cache, size_t from_end, const Visitor& visit) {
@@ -38,9 +41,7 @@ std::string ComputedTokens::Obstacle(const Sequence& sequence) {
   if (std::string reason = core.model->batch_dependence(); !reason.empty()) return reason;
   if (sequence.RotatesKeys()) return "keys are re-rotated";
   if (policy.selector != nullptr) return "each token reads rows of its own choice";
-  if (!sequence.signals().AreByToken() || sequence.options().on_signals) {
-    return "the policy ranks rows by the attention of single tokens";
-  }
+  if (!sequence.signals().CanDivide()) return "the policy ranks rows by the last queries";
   const bool expires = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
   return expires ? "rows expire within a step of several tokens" : "";
 }
@@ -49,6 +50,10 @@ int ComputedTokens::MostTokens(const Sequence& sequence, int most) {
   while (most > 1 && !sequence.HasRoom(static_cast<size_t>(most))) --most;
   if (sequence.settler().CapsMayBind()) {
     most = static_cast<int>(std::clamp<size_t>(sequence.cache().RoomForTokens(), 1, most));
+  }
+  const size_t mass_bytes = sequence.signals().MassBytesPerToken(sequence.cache());
+  if (mass_bytes > 0) {
+    most = static_cast<int>(std::clamp<size_t>(kMostMassBytes / mass_bytes, 1, most));
   }
   return sequence.TokensToDecision(most);
 }

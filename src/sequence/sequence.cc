@@ -312,7 +312,9 @@ Status Sequence::AppendRows(size_t num_tokens, size_t num_taken) {
 void Sequence::BeginStep(StepKind kind, int num_tokens, int num_taken, SignalBuffers* signals) {
   rows_unread_ = 0;
   moves_before_ = cache_.moves();
-  signals->Begin(cache_, kind, next(), num_tokens);
+  const auto division =
+      num_taken < num_tokens ? SignalBuffers::Division::kByToken : SignalBuffers::Division::kWhole;
+  signals->Begin(cache_, kind, next(), num_tokens, division);
   settler_.BeginStep(next(), num_taken);
 }
 
@@ -382,7 +384,7 @@ Status Sequence::EndStep(StepKind kind, std::span<const Token> tokens, StepRepor
 
 void Sequence::KeepFirst(SignalBuffers* signals) try {
   cache_.TruncateTo(next() + 1);
-  signals->KeepFirst(cache_);
+  signals->KeepFirst();
 } catch (const std::bad_alloc&) {
   BreakWithoutMemory("to drop guesses");
 }

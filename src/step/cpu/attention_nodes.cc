@@ -277,7 +277,7 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
        .q = HeadOf(layer.q, token, 0),
        .out = static_cast<float*>(layer.out->data) + size_t(token) * layer.out->ne[0],
        .sinks = layer.Sinks(),
-       .mass = sequence.signals->Mass(layer.index)});
+       .mass = sequence.signals->Mass(layer.index, token - sequence.first_token)});
   if (sequence.selector != nullptr) PlanSelected(fold, sequence, token);
   if (rows[0].window > 0) PlanWindow(fold, sequence, token);
   if (sequence.cache->views().HasCompressedRows()) PlanCompressed(fold, sequence, token);
@@ -499,7 +499,7 @@ void AttentionOp::PlanTiles(const Layer& layer) {
                          .q_token_stride = layer.q->nb[2] / sizeof(float),
                          .out = out + size_t(sequence.first_token) * layer.out->ne[0],
                          .sinks = layer.Sinks(),
-                         .mass = sequence.signals->Mass(layer.index)});
+                         .mass = sequence.signals->Mass(layer.index, 0)});
   }
 }
 

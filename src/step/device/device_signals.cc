@@ -124,7 +124,7 @@ void DeviceSignals::TakeMass(const SequenceStep& sequence, const DeviceGraph& gr
                              std::span<const float> mass_of_layers) const {
   const BackendSequence& described = graph.shape.sequences[index];
   const auto take = [&](int layer) {
-    const MassTarget target = sequence.signals->Mass(layer);
+    const MassTarget target = sequence.signals->Mass(layer, 0);
     const auto first_array = [&](int of) {
       return static_cast<size_t>(graph.attention->FirstMassArray(described.mass, of));
     };

@@ -110,7 +110,7 @@ void HostAttention::AddMass(size_t index, std::span<const float> weights) {
   const SequenceStep& sequence = *asked_[index].sequence;
   if (!sequence.signals->wants_mass()) return;
   const SequenceCache& cache = *sequence.cache;
-  const MassTarget target = sequence.signals->Mass(layer_);
+  const MassTarget target = sequence.signals->Mass(layer_, 0);
   const MassOfQuery& mass = mass_[index];
   const size_t num_q = shape_.num_q_heads, kv_heads = cache.layout().NumKvHeads(layer_);
   const auto is_number = [](float x) { return std::isfinite(x); };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace ebb {
 
@@ -29,14 +30,13 @@ SignalBuffers::SignalBuffers(const ModelShape& shape, Granularity granularity,
   group_begin_.resize(groups + 1);
   group_rows_.resize(groups);
   group_new_rows_.resize(groups);
-  mass_targets_.resize(size_t(shape.num_layers) * shape.num_q_heads);
   not_finite_ = std::make_unique<bool[]>(shape.num_layers);
   queries_.resize(size_t(shape.num_layers) * needs.num_recent_queries * shape.num_q_heads *
                   shape.head_dim);
 }
 
-void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position first,
-                          int num_tokens) {
+void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens,
+                          Division division) {
   step_.kind = kind;
   step_.first_position = first;
   step_.num_tokens = num_tokens;
@@ -48,9 +48,22 @@ void SignalBuffers::Begin(const SequenceCache& cache, StepKind kind, Position fi
     group_rows_[group] = static_cast<int>(cache.positions(of_cache).size());
     group_new_rows_[group] = num_tokens;
   }
-  if (wants_mass_) BeginMass();
+  num_mass_tokens_ = division == Division::kByToken ? num_tokens : 1;
+  if (wants_mass_) {
+    LayOutMass();
+    std::ranges::fill(mass_, 0.0f);
+    std::fill_n(not_finite_.get(), size_t(num_mass_tokens_) * shape_.num_layers, false);
+  }
   BeginCopies(num_tokens);
   BeginQueries(num_tokens);
+}
+
+size_t SignalBuffers::MassBytesPerToken(const SequenceCache& cache) const {
+  size_t floats = 0;
+  for (int group = 0; group < layout_.num_groups(); ++group) {
+    floats += size_t(mass_heads_[group]) * cache.positions(group).size();
+  }
+  return floats * sizeof(float);
 }
 
 // Returns to which of its group's mass arrays the query head's mass is added.
@@ -77,18 +90,26 @@ int SignalBuffers::MassArray(int layer, int q_head) const {
   return 0;
 }
 
-void SignalBuffers::BeginMass() {
+void SignalBuffers::LayOutMass() {
   for (size_t group = 0; group < group_rows_.size(); ++group) {
     group_begin_[group + 1] = group_begin_[group] + size_t(mass_heads_[group]) * group_rows_[group];
   }
-  mass_.assign(group_begin_.back(), 0.0f);
-  for (int layer = 0; layer < shape_.num_layers; ++layer) {
-    not_finite_[layer] = false;
-    for (int head = 0; head < shape_.num_q_heads; ++head) {
-      const int kv_head = head / layout_.QueryHeadsPerKvHead(layer);
-      const int group = layout_.GroupOf(layout_.StreamOf(layer, kv_head));
-      mass_targets_[size_t(layer) * shape_.num_q_heads + head] =
-          mass_.data() + group_begin_[group] + size_t(MassArray(layer, head)) * group_rows_[group];
+  if (num_mass_tokens_ > most_mass_tokens_) {
+    not_finite_ = std::make_unique<bool[]>(size_t(num_mass_tokens_) * shape_.num_layers);
+    most_mass_tokens_ = num_mass_tokens_;
+  }
+  mass_.resize(group_begin_.back() * num_mass_tokens_);
+  mass_targets_.resize(size_t(num_mass_tokens_) * shape_.num_layers * shape_.num_q_heads);
+  auto target = mass_targets_.begin();
+  for (int token = 0; token < num_mass_tokens_; ++token) {
+    float* const of_token = mass_.data() + token * group_begin_.back();
+    for (int layer = 0; layer < shape_.num_layers; ++layer) {
+      for (int head = 0; head < shape_.num_q_heads; ++head) {
+        const int kv_head = head / layout_.QueryHeadsPerKvHead(layer);
+        const int group = layout_.GroupOf(layout_.StreamOf(layer, kv_head));
+        *target++ =
+            of_token + group_begin_[group] + size_t(MassArray(layer, head)) * group_rows_[group];
+      }
     }
   }
 }
@@ -159,11 +180,12 @@ void SignalBuffers::TakeMass(const SignalBuffers& all, const SequenceCache& cach
   std::copy_n(all.not_finite_.get(), shape_.num_layers, not_finite_.get());
 }
 
-MassTarget SignalBuffers::Mass(int layer) {
+MassTarget SignalBuffers::Mass(int layer, int token) {
   if (!wants_mass_) return {};
+  const size_t array = size_t(num_mass_tokens_ > 1 ? token : 0) * shape_.num_layers + layer;
   return {.per_query_head = std::span<float* const>(mass_targets_)
-                                .subspan(size_t(layer) * shape_.num_q_heads, shape_.num_q_heads),
-          .not_finite = &not_finite_[layer]};
+                                .subspan(array * shape_.num_q_heads, shape_.num_q_heads),
+          .not_finite = &not_finite_[array]};
 }
 
 float* SignalBuffers::RowAt(std::vector<float>* data, int layer, int token, int kv_head) const {
@@ -214,15 +236,26 @@ SignalBuffers::TokenSignals SignalBuffers::SignalsOf(int token) const {
     const auto vector = layer.subspan(size_t(token) * shape_.embed_dim, shape_.embed_dim);
     of_token.hidden.insert(of_token.hidden.end(), vector.begin(), vector.end());
   }
+  if (!wants_mass_) return of_token;
+  const int hidden_rows = num_mass_tokens_ - 1 - token;  // of the tokens after this one
+  const auto of_arrays = mass_.begin() + token * group_begin_.back();
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    const int rows = of_token.rows.emplace_back(group_rows_[group] - hidden_rows);
+    for (int head = 0; head < mass_heads_[group]; ++head) {
+      const auto begin = of_arrays + group_begin_[group] + size_t(head) * group_rows_[group];
+      of_token.mass.insert(of_token.mass.end(), begin, begin + rows);
+    }
+  }
+  const bool* const not_finite = &not_finite_[size_t(token) * shape_.num_layers];
+  of_token.not_finite.assign(not_finite, not_finite + shape_.num_layers);
   return of_token;
 }
 
-void SignalBuffers::KeepFirst(const SequenceCache& cache) {
+void SignalBuffers::KeepFirst() {
   const auto move_rows = [&](std::vector<float>* all, size_t floats) {
     if (all->empty()) return;
     for (int layer = 0; layer < shape_.num_layers; ++layer) {
-      std::copy_n(all->begin() + VectorAt(layer, 0, 0) * floats,
-                  layout_.NumKvHeads(layer) * floats,
+      std::copy_n(all->begin() + VectorAt(layer, 0, 0) * floats, layout_.NumKvHeads(layer) * floats,
                   all->begin() + size_t(layout_.StreamOf(layer, 0)) * floats);
     }
   };
@@ -234,7 +267,25 @@ void SignalBuffers::KeepFirst(const SequenceCache& cache) {
     std::copy_n(step_.hidden[i].begin(), shape_.embed_dim,
                 hidden_.begin() + i * size_t(shape_.embed_dim));
   }
-  Begin(cache, step_.kind, step_.first_position, 1);
+  KeepFirstMass();
+  step_.num_tokens = 1;
+  BeginCopies(1);
+}
+
+void SignalBuffers::KeepFirstMass() {
+  const int hidden_rows = std::exchange(num_mass_tokens_, 1) - 1;
+  size_t from = 0, to = 0;
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    const int all_rows = group_rows_[group];
+    group_rows_[group] -= hidden_rows;
+    group_new_rows_[group] = 1;
+    for (int head = 0; wants_mass_ && head < mass_heads_[group]; ++head) {
+      std::copy_n(mass_.begin() + from, group_rows_[group], mass_.begin() + to);
+      from += all_rows;
+      to += group_rows_[group];
+    }
+  }
+  if (wants_mass_) LayOutMass();
 }
 
 void SignalBuffers::Set(const TokenSignals& token) {
@@ -243,6 +294,18 @@ void SignalBuffers::Set(const TokenSignals& token) {
   std::ranges::copy(token.values, values_.begin());
   std::ranges::copy(token.eviction_logits, eviction_logits_.begin());
   std::ranges::copy(token.hidden, hidden_.begin());
+  if (!wants_mass_) return;
+  auto from = token.mass.begin();
+  for (size_t group = 0; group < group_rows_.size(); ++group) {
+    // Rows that have left a sliding window since the mass was computed were the group's first ones.
+    const int expired = token.rows[group] - group_rows_[group];
+    for (int head = 0; head < mass_heads_[group]; ++head) {
+      std::copy_n(from + expired, group_rows_[group],
+                  mass_.begin() + group_begin_[group] + size_t(head) * group_rows_[group]);
+      from += token.rows[group];
+    }
+  }
+  std::ranges::copy(token.not_finite, not_finite_.get());
 }
 
 GroupSignals SignalBuffers::Group(int group) const {

@@ -34,10 +34,14 @@ class SignalBuffers {
   SignalBuffers(const ModelShape& shape, Granularity granularity, const SignalNeeds& needs);
   [[nodiscard]] Granularity granularity() const { return granularity_; }
 
+  // Division says whether a step of several tokens has one array of mass, to which all tokens add,
+  // or one for each token.
+  enum class Division { kWhole, kByToken };
   // Prepares the arrays for a step of `num_tokens` tokens from position `first` on, whose rows are
   // in `cache` already. The cache has either the groups of these signals or one group for
   // everything.
-  void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens);
+  void Begin(const SequenceCache& cache, StepKind kind, Position first, int num_tokens,
+             Division division = Division::kWhole);
   [[nodiscard]] const SignalNeeds& needs() const { return needs_; }
   [[nodiscard]] const AttentionLayout& layout() const { return layout_; }
   // Returns whether the current step must compute mass.
@@ -50,7 +54,7 @@ class SignalBuffers {
 
   // Return the memory to which a layer's nodes must write the signal; empty or null if it is not
   // wanted.
-  [[nodiscard]] MassTarget Mass(int layer);
+  [[nodiscard]] MassTarget Mass(int layer, int token);
   [[nodiscard]] float* Keys(int layer, int token, int kv_head);
   [[nodiscard]] float* KeysBeforeRope(int layer, int token, int kv_head);
   [[nodiscard]] float* Values(int layer, int token, int kv_head);
@@ -68,19 +72,22 @@ class SignalBuffers {
     std::vector<float> keys, keys_before_rope, values;  // [layers, kv heads, head_dim]
     std::vector<float> eviction_logits;                 // [layers, kv heads]
     std::vector<float> hidden;                          // [hidden layers, embed_dim]
+    std::vector<float> mass;       // group after group, [mass arrays, rows of the group]
+    std::vector<int> rows;         // [groups]: of `mass`, up to the token's own row
+    std::vector<bool> not_finite;  // [layers]
   };
-  // Returns whether each token has its own signals. It has not if mass is needed, which sums over
-  // the tokens of a step, or a history of queries, which one step moves on for all its tokens.
-  [[nodiscard]] bool AreByToken() const {
-    return needs_.mass == MassNeed::kNone && needs_.num_recent_queries == 0;
-  }
-  // Returns the signals of token `token` of the step. REQUIRES: AreByToken().
+  // Returns whether a step may be divided into its tokens. It may not if a history of queries is
+  // needed, which a step moves on for all its tokens at once.
+  [[nodiscard]] bool CanDivide() const { return needs_.num_recent_queries == 0; }
+  // Returns the bytes of mass that a decode step keeps for each of its tokens.
+  [[nodiscard]] size_t MassBytesPerToken(const SequenceCache& cache) const;
+  // Returns the signals of token `token` of the step. REQUIRES: Begin() with Division::kByToken.
   [[nodiscard]] TokenSignals SignalsOf(int token) const;
   // Sets the signals of a step of one token. REQUIRES: Begin() was called for such a step.
   void Set(const TokenSignals& token);
-  // Drops the tokens of the step after the first, whose rows `cache` no longer has. Allocates no
-  // memory. REQUIRES: AreByToken().
-  void KeepFirst(const SequenceCache& cache);
+  // Drops the tokens of the step after the first. Allocates no
+  // memory. REQUIRES: Begin() with Division::kByToken.
+  void KeepFirst();
 
   [[nodiscard]] const StepSignals& step() const { return step_; }
   [[nodiscard]] GroupSignals Group(int group) const;
@@ -93,7 +100,9 @@ class SignalBuffers {
 
  private:
   [[nodiscard]] int MassArray(int layer, int q_head) const;
-  void BeginMass();
+  // Sets where each group, layer and token has its mass in mass_.
+  void LayOutMass();
+  void KeepFirstMass();
   void BeginCopies(int num_tokens);
   void BeginQueries(int num_tokens);
 
@@ -111,14 +120,16 @@ class SignalBuffers {
   const SignalNeeds needs_;
   StepSignals step_;
   bool wants_mass_ = false;
+  int num_mass_tokens_ = 1;  // tokens of the step with mass arrays of their own
 
   std::vector<int> mass_heads_;         // [groups]: number of mass arrays
-  std::vector<float> mass_;             // group after group, [mass_heads, rows of the group]
+  std::vector<float> mass_;             // by token, group after group, [mass_heads, rows]
   std::vector<size_t> group_begin_;     // [groups + 1]: where a group begins in mass_
   std::vector<int> group_rows_;         // [groups]: rows
   std::vector<int> group_new_rows_;     // [groups]: rows that the step appends
-  std::vector<float*> mass_targets_;    // [layers, query heads]
-  std::unique_ptr<bool[]> not_finite_;  // [layers]: a node found mass that is not finite
+  std::vector<float*> mass_targets_;    // by token, [layers, query heads]
+  std::unique_ptr<bool[]> not_finite_;  // by token, [layers]: a node found mass that is not finite
+  int most_mass_tokens_ = 1;            // for which not_finite_ has room
 
   std::vector<float> keys_, keys_before_rope_, values_;  // [head_dim] each, as VectorAt() says
   std::vector<float> queries_;          // [layers, num_recent_queries, query heads, head_dim]
