@@ -307,7 +307,7 @@ ExitCode RunCommand(const Program& program, const Command& command,
     if (!status.ok()) return Fail(status, options.shared);
     ChooseDraft(&options);
   }
-  if (std::ranges::find(command.groups, OptionGroup::kGeneration) != command.groups.end()) {
+  if (std::ranges::find(command.groups, OptionGroup::kSpeculation) != command.groups.end()) {
     options.session.speculation = options.speculation;
   }
   if (options.list_policies) return ListPolicies();

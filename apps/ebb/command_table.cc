@@ -17,9 +17,9 @@ std::vector<Command> Commands() {
   return {
       {.name = "run",
        .summary = "answer one prompt",
-       .groups =
-           WithModel({G::kPrompt, G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy,
-                      G::kLossless, G::kMemory, G::kDisplay, G::kQuiet, G::kJson, G::kLogprobs}),
+       .groups = WithModel({G::kPrompt, G::kSystem, G::kSession, G::kGeneration, G::kSpeculation,
+                            G::kSampling, G::kPolicy, G::kLossless, G::kMemory, G::kDisplay,
+                            G::kQuiet, G::kJson, G::kLogprobs}),
        .run = RunRun,
        .usual = {"--prompt", "--file", "--model", "--hf-repo", "--tokens", "--temp", "--context",
                  "--kv-type", "--memory", "--t0", "--t1", "--policy", "--budget", "--session",
@@ -31,8 +31,9 @@ std::vector<Command> Commands() {
             "ebb run -m model.gguf -f prompt.txt --memory 6GiB"}},
       {.name = "chat",
        .summary = "talk in turns; /help shows the commands",
-       .groups = WithModel({G::kSystem, G::kSession, G::kGeneration, G::kSampling, G::kPolicy,
-                            G::kLossless, G::kMemory, G::kDisplay, G::kQuiet, G::kLogprobs}),
+       .groups =
+           WithModel({G::kSystem, G::kSession, G::kGeneration, G::kSpeculation, G::kSampling,
+                      G::kPolicy, G::kLossless, G::kMemory, G::kDisplay, G::kQuiet, G::kLogprobs}),
        .run = RunChat,
        .usual = {"--model", "--hf-repo", "--system", "--session", "--temp", "--thoughts",
                  "--context", "--kv-type", "--memory", "--t0", "--t1", "--live"},
@@ -40,7 +41,8 @@ std::vector<Command> Commands() {
                     "ebb chat -m model.gguf --session talk.ebb"}},
       {.name = "serve",
        .summary = "answer requests over HTTP, as OpenAI's and Anthropic's interfaces do",
-       .groups = WithModel({G::kServe, G::kGeneration, G::kSampling, G::kPolicy, G::kLossless}),
+       .groups = WithModel(
+           {G::kServe, G::kGeneration, G::kSpeculation, G::kSampling, G::kPolicy, G::kLossless}),
        .run = RunServe,
        .usual = {"--model", "--hf-repo", "--host", "--port", "--api-keys", "--new-key",
                  "--sessions", "--max-running", "--context", "--kv-type", "--kv-cap", "--t0",

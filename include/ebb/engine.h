@@ -300,8 +300,8 @@ class Session {
   // until they fill whole pages. visible_positions() and the ledger are the draft's, guesses
   // included.
   [[nodiscard]] const LosslessReport* lossless_report() const;
-  // Returns the counts of SessionOptions::speculation; null if it is off or there is an obstacle.
-  [[nodiscard]] const SpeculationReport* speculation_report() const;
+  // Returns the counts of all guesses, those of a lossless session included.
+  [[nodiscard]] SpeculationReport speculation_report() const;
   // Returns why the session computes no guesses although SessionOptions::speculation asks for them;
   // empty: it computes them, or none were asked for.
   [[nodiscard]] const std::string& speculation_obstacle() const;

@@ -53,7 +53,7 @@ Json RunFields(const EngineOptions& engine, const SessionOptions& session) {
                prefill_chunk, max_stall_seconds, policies, attention] = engine;
   const auto& [kind, name, device_attention, memory_bytes] = device;
   const auto& [policy, make_policy, foresight, context, past_context, extra_signals, on_signals,
-               lossless, t0_floor_bytes, explained, ledger, step_costs] = session;
+               lossless, speculation, t0_floor_bytes, explained, ledger, step_costs] = session;
   return {{"kv-type", Value(kv_type)},
           {"kv-cap", kv_cap_bytes},
           {"prefill-chunk", prefill_chunk},

@@ -222,8 +222,13 @@ size_t Session::page_bytes(Tier tier) const {
 const LosslessReport* Session::lossless_report() const {
   return impl_->speculator == nullptr ? nullptr : &impl_->speculator->report();
 }
-const SpeculationReport* Session::speculation_report() const {
-  return impl_->lookup == nullptr ? nullptr : &impl_->lookup->report();
+SpeculationReport Session::speculation_report() const {
+  if (impl_->lookup != nullptr) return impl_->lookup->report();
+  const LosslessReport* const lossless = lossless_report();
+  if (lossless == nullptr) return {};
+  return {.drafted = lossless->drafted,
+          .accepted = lossless->accepted,
+          .verify_steps = lossless->verify_steps};
 }
 const std::string& Session::speculation_obstacle() const { return impl_->speculation_obstacle; }
 Result<size_t> Session::CountPolicyBytes() const {

@@ -339,7 +339,7 @@ std::vector<OptionRow> GenerationRows() {
                "most tokens of a thought, after which ebb closes it; -1: no limit",
                [](CliOptions& o) { return &o.thinking_budget; }, {.min = -1}),
       ChoiceRow<Speculation>(
-          G::kGeneration, "--speculate",
+          G::kSpeculation, "--speculate",
           "guess tokens that may come next and compute several in one step, while that is faster; "
           "the text stays the same bit for bit. lookup, which auto takes too: guess what followed "
           "the last tokens when they occurred before",
@@ -415,6 +415,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kSession:
       return "Conversation";
     case G::kGeneration:
+    case G::kSpeculation:
     case G::kSampling:
       return "Generation";
     case G::kDisplay:

@@ -105,33 +105,34 @@ struct CliOptions : OwnOptions {
 // OptionGroup is a set of options under one heading in --help and docs/user/cli.md. A command lists
 // the groups that it takes.
 enum class OptionGroup {
-  kPrompt,      // -p, -f, --raw
-  kSystem,      // --system
-  kSession,     // --session
-  kModelFile,   // -m, -hf
-  kModel,       // --adapter, --dequantize, --rope-*
-  kGeneration,  // -n, --grammar, --stop, --speculate, ...
-  kSampling,    // --temp, --top-k, --top-p, --min-p, --repeat-penalty
-  kPolicy,      // --policy, --scorer, --budget, ... --list-policies
-  kLossless,    // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
-  kThreads,     // --threads
-  kSeed,        // --seed
-  kContext,     // --context, --past-context, --kv-cap
-  kKvType,      // --kv-type
-  kDisplay,     // --thoughts, --live
-  kQuiet,       // --quiet
-  kJson,        // --json
-  kLogprobs,    // --logprobs, --top-logprobs
-  kFidelity,    // of ebb-lab fidelity alone
-  kMemory,      // --memory
-  kProfile,     // of ebb-lab profile alone
-  kTask,        // --task, --problems, --out, ...
-  kEval,        // of ebb-lab eval alone
-  kImportance,  // of ebb-lab importance alone
-  kServe,       // of ebb serve alone: --host, --port, ...
-  kPull,        // of ebb pull alone: NAME, --list
-  kRemove,      // of ebb rm alone: NAME
-  kFit,         // of ebb fit alone: --prompt-tokens, --requests
+  kPrompt,       // -p, -f, --raw
+  kSystem,       // --system
+  kSession,      // --session
+  kModelFile,    // -m, -hf
+  kModel,        // --adapter, --dequantize, --rope-*
+  kGeneration,   // -n, --grammar, --stop, ...
+  kSpeculation,  // --speculate
+  kSampling,     // --temp, --top-k, --top-p, --min-p, --repeat-penalty
+  kPolicy,       // --policy, --scorer, --budget, ... --list-policies
+  kLossless,     // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
+  kThreads,      // --threads
+  kSeed,         // --seed
+  kContext,      // --context, --past-context, --kv-cap
+  kKvType,       // --kv-type
+  kDisplay,      // --thoughts, --live
+  kQuiet,        // --quiet
+  kJson,         // --json
+  kLogprobs,     // --logprobs, --top-logprobs
+  kFidelity,     // of ebb-lab fidelity alone
+  kMemory,       // --memory
+  kProfile,      // of ebb-lab profile alone
+  kTask,         // --task, --problems, --out, ...
+  kEval,         // of ebb-lab eval alone
+  kImportance,   // of ebb-lab importance alone
+  kServe,        // of ebb serve alone: --host, --port, ...
+  kPull,         // of ebb pull alone: NAME, --list
+  kRemove,       // of ebb rm alone: NAME
+  kFit,          // of ebb fit alone: --prompt-tokens, --requests
   // kBenchDepth and the groups up to kBench belong to commands of ebb-bench.
   kBenchDepth,      // --depth
   kBenchDecode,     // --no-mass, --tokens

@@ -164,7 +164,7 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
   if (setup.session->lossless_report() != nullptr) {
     AddLosslessFigures(figures.lossless, figures.result.decode_steps, &record);
   }
-  if (setup.session->speculation_report() != nullptr) {
+  if (setup.session->lossless_report() == nullptr) {
     record["speculation"] = {{"drafted", figures.speculation.drafted},
                              {"accepted", figures.speculation.accepted},
                              {"verify_steps", figures.speculation.verify_steps}};
@@ -187,11 +187,12 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   if (const SelectionAccounting& selection = cache.selection; selection.rows_unread > 0) {
     text += fmt::format("[selective reading: {}]\n", SelectionText(selection));
   }
-  if (const SpeculationReport& guesses = figures.speculation; guesses.drafted > 0) {
+  const bool is_lossless = setup.session->lossless_report() != nullptr;
+  if (const SpeculationReport& guesses = figures.speculation; guesses.drafted > 0 && !is_lossless) {
     text += fmt::format("[speculation: {} of {} guessed tokens accepted in {} steps]\n",
                         guesses.accepted, guesses.drafted, guesses.verify_steps);
   }
-  if (setup.session->lossless_report() != nullptr) {
+  if (is_lossless) {
     const LosslessReport& lossless = figures.lossless;
     text += fmt::format(
         "[lossless: {} of {} drafted tokens accepted, {} of them looked up; {} verifying steps]\n",

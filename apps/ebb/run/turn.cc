@@ -132,10 +132,9 @@ RunFigures TakeTurn(const TurnContext& context, const Turn& turn, const Setup& s
   };
   const LosslessReport* const lossless = setup.session->lossless_report();
   const LosslessReport before = lossless == nullptr ? LosslessReport() : *lossless;
-  const SpeculationReport* const guesses = setup.session->speculation_report();
-  const SpeculationReport guesses_before = guesses == nullptr ? SpeculationReport() : *guesses;
+  const SpeculationReport guesses_before = setup.session->speculation_report();
   figures.result = Generate(*setup.session, **sampler, generate);
-  if (guesses != nullptr) figures.speculation = Since(guesses_before, *guesses);
+  figures.speculation = Since(guesses_before, setup.session->speculation_report());
   if (lossless != nullptr) figures.lossless = Since(before, *lossless);
   figures.sampler = SavedState(**sampler);
   // Generate() takes a failed write for a sink that wants no more text; the user must see an error.

@@ -179,6 +179,18 @@ nb::dict LastStep(PySession& self) {
   });
 }
 
+nb::dict SpeculationOf(PySession& session) {
+  return Reading(session, [](Session& session) {
+    const SpeculationReport report = session.speculation_report();
+    nb::dict dict;
+    dict["drafted"] = report.drafted;
+    dict["accepted"] = report.accepted;
+    dict["verify_steps"] = report.verify_steps;
+    dict["obstacle"] = session.speculation_obstacle();
+    return dict;
+  });
+}
+
 nb::object Lossless(PySession& self) {
   return Reading(self, [](const Session& session) -> nb::object {
     const LosslessReport* report = session.lossless_report();
@@ -410,7 +422,8 @@ void BindEngine(nb::module_& module) {
       .def("rows_by_step", &RowsByStep)
       .def("accounting", &Accounting)
       .def("last_step", &LastStep)
-      .def("lossless_report", &Lossless);
+      .def("lossless_report", &Lossless)
+      .def("speculation_report", &SpeculationOf);
 
   module.def(
       "available_threads", [] { return AvailableProcessors().threads; },

@@ -76,6 +76,11 @@ SessionOptions ReadSession(const nb::dict& options) {
   session.policy = ReadPolicy(options);
   session.policy.tiers = ReadTiers(options).shares;
   session.context = Get<int>(options, "context").value_or(0);
+  const std::string speculate = Get<std::string>(options, "speculate").value_or("off");
+  if (speculate != "auto" && speculate != "off" && speculate != "lookup") {
+    Raise(InvalidArgument("speculate", "expected auto, off or lookup"));
+  }
+  session.speculation = speculate == "off" ? Speculation::kOff : Speculation::kLookup;
   if (const auto past = Get<std::string>(options, "past_context")) {
     if (*past != "refuse" && *past != "rerotate") {
       Raise(InvalidArgument("past_context", "expected refuse or rerotate"));

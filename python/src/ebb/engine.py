@@ -211,6 +211,7 @@ class Engine:
         draft_max: int | None = None,
         context: int = 0,
         past_context: str | None = None,
+        speculate: str = "auto",
         seed: int = 0,
         ledger: bool = True,
     ) -> Session:
@@ -238,6 +239,8 @@ class Engine:
             draft_min, draft_max: tokens of a verifying step.
             context: tokens that the sequence may have; 0: the trained context.
             past_context: "refuse" or "rerotate".
+            speculate: "off", or "auto" (the default) and "lookup", which guess what followed the last tokens when
+                they occurred before, and compute several tokens in one step where that is faster. No bit changes.
             seed: for randomized policies.
             ledger: record where each row went, for `Token.moves` and `tiers_over_time()`. Without it
                 policies of many groups decide on several threads.
@@ -251,6 +254,7 @@ class Engine:
         check_names(options, Engine.session)
         opened = self._options(dict(options))
         opened.setdefault("ledger", True)
+        opened.setdefault("speculate", "auto")
         core, extra = self._core.resume(os.fspath(path), opened)
         session = Session(self, core, opened)
         if extra:
@@ -541,6 +545,12 @@ class Session:
     def lossless_report(self) -> dict[str, int] | None:
         """Drafted and accepted tokens; None unless the session is lossless."""
         return self._core.lossless_report()
+
+    @property
+    def speculation_report(self) -> dict[str, Any]:
+        """Guessed ("drafted") and "accepted" tokens, "verify_steps" that computed guesses, and as "obstacle" the reason
+        why the session guesses none; "" if there is none."""
+        return self._core.speculation_report()
 
 
 def _prompt(prompt: str | Sequence[int]) -> str | list[int]:

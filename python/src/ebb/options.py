@@ -37,6 +37,7 @@ class SessionOptions(TypedDict, total=False):
     draft_max: int | None
     context: int
     past_context: str | None
+    speculate: str
     seed: int
     ledger: bool
 

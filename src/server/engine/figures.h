@@ -84,7 +84,7 @@ struct Figures {
   uint64_t most_tokens = 0;       // the longest prompt with its answer, in tokens
   uint64_t stepped_jobs = 0;      // sum of the batch sizes of all steps
   SelectionAccounting selection;  // totals; the means are of the last job that selected
-  uint64_t drafted_tokens = 0;    // tokens drafted by lossless requests
+  uint64_t drafted_tokens = 0;    // tokens guessed by speculative decoding
   uint64_t accepted_tokens = 0;
   Histogram queue, first_token, between_tokens, whole;
   std::array<ArenaAccounting, kNumTiers> arenas = {};

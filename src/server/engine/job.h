@@ -94,6 +94,7 @@ struct JobEnd {
   int thought_tokens = 0;
   int decode_steps = 0;
   uint64_t logits_hash = 0;
+  SpeculationReport guesses = {};
   int num_parks = 0;
   double queue_seconds = 0;
   double first_token_seconds = 0;  // from arrival to the first token

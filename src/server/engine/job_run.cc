@@ -75,7 +75,7 @@ void JobRun::SetSession(std::unique_ptr<Session> session) {
   session_ = std::move(session);
   if (session_ == nullptr) return;
   selection_before_ = session_->accounting().selection;
-  if (const LosslessReport* now = session_->lossless_report()) lossless_before_ = *now;
+  guesses_before_ = session_->speculation_report();
 }
 
 void JobRun::Start(std::unique_ptr<Session> session) {
@@ -299,6 +299,7 @@ JobEnd JobRun::End(FinishReason reason, const Status& error) {
     end.prompt_tokens = read - end.decode_steps;
     end.cached_tokens = cached_tokens_;
     end.logits_hash = session_->logits_hash();
+    end.guesses = Since(guesses_before_, session_->speculation_report());
     if (job_.reports_memory) update_.memory = MemoryOf(*session_, kMostTiersAtEnd);
     end.queue_seconds = begun_ - state_.arrival;
     const double first = first_token_ > 0 ? first_token_ : now;
@@ -331,11 +332,9 @@ void JobRun::CountEnd(const JobEnd& end) {
 
 void JobRun::CountReading() {
   AddSince(selection_before_, session_->accounting().selection, &figures_->selection);
-  if (const LosslessReport* report = session_->lossless_report()) {
-    const LosslessReport drafts = Since(lossless_before_, *report);
-    figures_->drafted_tokens += static_cast<uint64_t>(drafts.drafted);
-    figures_->accepted_tokens += static_cast<uint64_t>(drafts.accepted);
-  }
+  const SpeculationReport guesses = Since(guesses_before_, session_->speculation_report());
+  figures_->drafted_tokens += static_cast<uint64_t>(guesses.drafted);
+  figures_->accepted_tokens += static_cast<uint64_t>(guesses.accepted);
 }
 
 std::unique_ptr<Session> JobRun::TakeSession() {

@@ -115,7 +115,7 @@ class JobRun {
   std::unique_ptr<Session> session_;
   // Hold the session's reports from before this job, so that only the job's share is counted.
   SelectionAccounting selection_before_;
-  LosslessReport lossless_before_;
+  SpeculationReport guesses_before_;
   std::unique_ptr<Generation> generation_;  // null until the prompt has been read
   std::optional<Token> pending_;            // chosen and sent to the client, but not appended
   int cached_tokens_ = 0;                   // prompt tokens shared from another session

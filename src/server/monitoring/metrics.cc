@@ -97,7 +97,7 @@ void AddReading(const Figures& figures, Writer* writer) {
                   "The same share, computed from keys at every 17th token for one query head.",
                   selection.sampled_unread_mass);
   }
-  writer->Counter("ebb_drafted_tokens_total", "Tokens that lossless requests drafted.",
+  writer->Counter("ebb_drafted_tokens_total", "Tokens that speculative decoding guessed.",
                   figures.drafted_tokens);
   writer->Counter("ebb_accepted_tokens_total", "Drafted tokens that became part of the text.",
                   figures.accepted_tokens);

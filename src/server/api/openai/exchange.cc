@@ -105,7 +105,9 @@ Json TimingsJson(const JobEnd& end) {
           {"predicted_n", end.generated_tokens},
           {"predicted_ms", end.decode_seconds * kMs},
           {"predicted_per_token_ms", each_ms(end.decode_seconds, decoded_tokens)},
-          {"predicted_per_second", PerSecond(decoded_tokens, end.decode_seconds)}};
+          {"predicted_per_second", PerSecond(decoded_tokens, end.decode_seconds)},
+          {"draft_n", end.guesses.drafted},
+          {"draft_n_accepted", end.guesses.accepted}};
 }
 
 Json MetricsJson(const JobEnd& end) {
@@ -218,6 +220,7 @@ Json Exchange::Frame(const char* object) const {
 
 Json Exchange::Usage() const {
   int prompt = 0, cached = 0, generated = 0, thought = 0;
+  SpeculationReport guesses;
   for (size_t i = 0; i < choices_.size(); ++i) {
     const JobEnd& end = *choices_[i].end;
     // The choices of one prompt share it, so it counts once.
@@ -227,12 +230,17 @@ Json Exchange::Usage() const {
     }
     generated += end.generated_tokens;
     thought += end.thought_tokens;
+    guesses.drafted += end.guesses.drafted;
+    guesses.accepted += end.guesses.accepted;
   }
   return {{"prompt_tokens", prompt},
           {"completion_tokens", generated},
           {"total_tokens", prompt + generated},
           {"prompt_tokens_details", {{"cached_tokens", cached}}},
-          {"completion_tokens_details", {{"reasoning_tokens", thought}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", thought},
+            {"accepted_prediction_tokens", guesses.accepted},
+            {"rejected_prediction_tokens", guesses.drafted - guesses.accepted}}}};
 }
 
 Json Exchange::LogprobsJson(const std::vector<ToldLogprobs>& told) const {
