@@ -43,7 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<std::string> options = {"first", "second", std::string(reference), "fourth"};
   for (const auto kind : {ebb::AnswerKind::kNumber, ebb::AnswerKind::kMath,
                           ebb::AnswerKind::kOption, ebb::AnswerKind::kWord}) {
-    for (const auto rules : {ebb::AnswerRules::kCascade, ebb::AnswerRules::kBoxedOnly}) {
+    for (const auto rules :
+         {ebb::AnswerRules::kCascade, ebb::AnswerRules::kLastMark, ebb::AnswerRules::kBoxedOnly}) {
       Judge(text, reference, {.kind = kind, .rules = rules, .options = options});
     }
   }

@@ -83,6 +83,15 @@ std::vector<OptionRow> EvalRows() {
                "the prompt for questions of a file and the longest answer: plain, or those of a "
                "paper: hierarchy, epikv, dms, lazy_eviction",
                [](CliOptions& o) { return &o.Of<EvalInput>().prompt; }),
+      ChoiceRow<std::optional<AnswerRules>>(
+          G::kEval, "--answer-rules",
+          "how the answer is found in a text: as the preset says; \"####\", else a phrase, else a "
+          "box (cascade); the one of these that stands last; a box alone",
+          [](CliOptions& o) { return &o.Of<EvalInput>().answer_rules; },
+          {{"preset", std::nullopt},
+           {"cascade", AnswerRules::kCascade},
+           {"last", AnswerRules::kLastMark},
+           {"boxed", AnswerRules::kBoxedOnly}}),
       ChoiceRow<PromptStyle>(
           G::kTask, "--prompt-style",
           "ask through the model's chat template, or give the question as raw text",

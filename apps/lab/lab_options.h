@@ -38,9 +38,10 @@ struct EvalInput {
   bool resume = false;
   bool any_version = false;
   int samples = 1;
-  int workers = 0;               // 0: AvailableProcessors().threads
-  int batch = 0;                 // 0: each problem steps alone
-  std::string prompt = "plain";  // --prompt-preset
+  int workers = 0;                               // 0: AvailableProcessors().threads
+  int batch = 0;                                 // 0: each problem steps alone
+  std::string prompt = "plain";                  // --prompt-preset
+  std::optional<AnswerRules> answer_rules = {};  // unset: as the preset has them
   PromptStyle prompt_style = PromptStyle::kChat;
   // Holds the temperature of sampling; 0, the default of an evaluation, means greedy decoding.
   float temperature = 0;

@@ -144,28 +144,42 @@ std::string AnswerOfPhrase(const AnswerPhrase& phrase, const AnswerFormat& forma
   return {};
 }
 
-Extraction FromPhrases(std::string_view text, const AnswerFormat& format) {
+// Mark is an answer and the index in the text at which its mark begins.
+struct Mark {
+  Extraction found;
+  size_t at = 0;
+};
+
+size_t IndexIn(std::string_view text, std::string_view part) {
+  return static_cast<size_t>(part.data() - text.data());
+}
+
+Mark FromPhrases(std::string_view text, const AnswerFormat& format) {
   const std::vector<AnswerPhrase> phrases =
       format.kind == AnswerKind::kOption ? OptionPhrases(text) : AnswerPhrases(text);
   for (auto phrase = phrases.rbegin(); phrase != phrases.rend(); ++phrase) {
     const std::string answer = AnswerOfPhrase(*phrase, format);
-    if (!answer.empty()) return Found(ExtractionRule::kPhrase, answer);
+    const size_t at = IndexIn(text, phrase->sentence);
+    if (!answer.empty()) return {Found(ExtractionRule::kPhrase, answer), at};
     // A later refusal, such as "The answer is unknown", overrides an earlier guess.
-    if (IsRefusal(phrase->sentence)) return Found(ExtractionRule::kPhrase, phrase->sentence);
+    if (IsRefusal(phrase->sentence)) {
+      return {Found(ExtractionRule::kPhrase, phrase->sentence), at};
+    }
   }
   return {};
 }
 
-Extraction FromHashes(std::string_view text, const AnswerFormat& format) {
-  return Found(ExtractionRule::kHashes, HashedAnswer(text, format));
+Mark FromHashes(std::string_view text, const AnswerFormat& format) {
+  const HashedAnswer hashed = FindHashedAnswer(text, format);
+  return {Found(ExtractionRule::kHashes, hashed.answer), hashed.at};
 }
 
-Extraction FromBox(std::string_view text, const AnswerFormat& format) {
+Mark FromBox(std::string_view text, const AnswerFormat& format) {
   const std::string_view boxed = LastBoxed(text);
-  if (format.kind == AnswerKind::kOption && !boxed.empty()) {
-    return Found(ExtractionRule::kBoxed, OptionOf(boxed, format.options));
-  }
-  return Found(ExtractionRule::kBoxed, boxed);
+  if (boxed.empty()) return {};
+  const std::string answer =
+      format.kind == AnswerKind::kOption ? OptionOf(boxed, format.options) : std::string(boxed);
+  return {Found(ExtractionRule::kBoxed, answer), IndexIn(text, boxed)};
 }
 
 // Applies the rules for an answer that neither "####", a phrase nor a box announces.
@@ -194,16 +208,20 @@ Extraction FromTheRest(std::string_view text, const AnswerFormat& format) {
 Extraction ExtractAnswer(std::string_view text, const AnswerFormat& format) {
   if (IsBlank(text)) return {};
   text = SpokenPart(text);
-  Extraction found;
-  const bool boxed_only =
-      format.rules == AnswerRules::kBoxedOnly || format.kind == AnswerKind::kMath;
-  if (boxed_only) return FromBox(text, format);
-  using Rule = Extraction (*)(std::string_view, const AnswerFormat&);
-  for (const Rule rule : {FromHashes, FromPhrases, FromBox, FromTheRest}) {
-    found = rule(text, format);
-    if (found.rule != ExtractionRule::kNone) break;
+  if (format.rules == AnswerRules::kBoxedOnly || format.kind == AnswerKind::kMath) {
+    return FromBox(text, format).found;
   }
-  return found;
+  Mark best;
+  using Rule = Mark (*)(std::string_view, const AnswerFormat&);
+  for (const Rule rule : {FromHashes, FromPhrases, FromBox}) {
+    Mark mark = rule(text, format);
+    if (mark.found.rule == ExtractionRule::kNone) continue;
+    const bool is_first = best.found.rule == ExtractionRule::kNone;
+    if (is_first || mark.at > best.at) best = std::move(mark);
+    if (format.rules == AnswerRules::kCascade) break;
+  }
+  if (best.found.rule == ExtractionRule::kNone) return FromTheRest(text, format);
+  return std::move(best.found);
 }
 
 bool SameAnswer(std::string_view answer, std::string_view reference, AnswerKind kind) {
@@ -233,6 +251,11 @@ Judgement JudgeAnswer(std::string_view text, std::string_view reference,
     judgement.verdict = Verdict::kWrong;
   }
   return judgement;
+}
+
+std::string_view AnswerRulesName(AnswerRules rules) {
+  constexpr std::array<std::string_view, 3> kNames = {"cascade", "last", "boxed"};
+  return kNames[static_cast<size_t>(rules)];
 }
 
 std::string_view ExtractionRuleName(ExtractionRule rule) {

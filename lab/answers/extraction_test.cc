@@ -122,6 +122,22 @@ TEST(ExtractMath, TakesTheLastBox) {
                  });
 }
 
+TEST(ExtractNumber, TakesTheLastMarkWhereAsked) {
+  const AnswerFormat last = {.kind = AnswerKind::kNumber, .rules = AnswerRules::kLastMark};
+  constexpr std::string_view kGuess = "Let's guess that the answer is 12. No: we get \\boxed{15}.";
+  CheckExtracted(last, {
+                           {kBoxed, "15", kGuess},
+                           {kPhrase, "12", "\\boxed{15} is wrong; the answer is 12."},
+                           {kHashes, "6", "\\boxed{4}\nThe answer is 5.\n#### 6"},
+                           {kBoxed, "4", "#### 6\nThe answer is 5.\nSo \\boxed{4}"},
+                           {kPhrase, "5", "\\boxed{4}\nThe answer is 5.\n#### Check:\n6 = 6"},
+                           {kPhrase, "7", "The answer is \\boxed{7}."},
+                           {kLastNumber, "9", "We get 8, then 9"},
+                           {kNone, "", "I do not know."},
+                       });
+  CheckExtracted({.kind = AnswerKind::kNumber}, {{kPhrase, "12", kGuess}});
+}
+
 TEST(ExtractNumber, TakesOnlyBoxesWhereAsked) {
   CheckExtracted({.kind = AnswerKind::kNumber, .rules = AnswerRules::kBoxedOnly},
                  {

@@ -1,6 +1,7 @@
 #include "lab/answers/hashes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lab/answers/formula.h"
 #include "lab/answers/numbers.h"
@@ -58,7 +59,7 @@ std::string AnswerOfLine(std::string_view line, LinePlace place, const AnswerFor
 
 }  // namespace
 
-std::string HashedAnswer(std::string_view text, const AnswerFormat& format) {
+HashedAnswer FindHashedAnswer(std::string_view text, const AnswerFormat& format) {
   constexpr std::string_view kHashes = "####";
   size_t limit = text.size();
   LinePlace place = LinePlace::kLast;
@@ -70,7 +71,7 @@ std::string HashedAnswer(std::string_view text, const AnswerFormat& format) {
     const size_t end = std::min(line.find('\n'), line.size());
     if (!Trim(line.substr(end)).empty()) place = LinePlace::kBeforeOthers;
     std::string answer = AnswerOfLine(line.substr(0, end), place, format);
-    if (!answer.empty()) return answer;
+    if (!answer.empty()) return {std::move(answer), at};
     if (!Trim(line).empty()) place = LinePlace::kBeforeOthers;
   }
   return {};

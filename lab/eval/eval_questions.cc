@@ -32,6 +32,9 @@ Result<EvalQuestions> ReadPebble(const EvalTaskRequest& request) {
   if (request.prompt_preset != EvalTaskRequest().prompt_preset) {
     return InvalidArgument("prompt-preset", "pebble's problems are put in one way only");
   }
+  if (request.answer_rules.has_value()) {
+    return InvalidArgument("answer-rules", "pebble's answers are found in one way only");
+  }
   EvalQuestions task = {.questions = PebbleProblems(request.seed, request.problems)};
   if (!request.prompt && !request.judge) return task;
   std::vector<EvalProblem> asked;
@@ -77,7 +80,8 @@ Result<EvalQuestions> ReadFileTask(const EvalTaskRequest& request) {
   EvalQuestions task = {.fingerprint = Fingerprint(problems)};
   std::vector<EvalProblem> asked(problems.begin(), problems.end());
   for (EvalProblem& problem : asked) {
-    EvalQuestion question = AsQuestion(problem, preset->Of(file.format), preset->rules);
+    EvalQuestion question =
+        AsQuestion(problem, preset->Of(file.format), request.answer_rules.value_or(preset->rules));
     EBB_RETURN_IF_ERROR(Customize(request, problem, &question));
     problem.question = question.question;
     task.questions.push_back(std::move(question));

@@ -96,6 +96,9 @@ Json MakeManifest(const Model& model, const EvalQuestions& task,
                       {"threads", evaluation.workers},
                       {"date", DateNow()}}}},
                    {"settings", Json::array()}};
+  if (run.task.answer_rules.has_value()) {
+    manifest["answer_rules"] = AnswerRulesName(*run.task.answer_rules);
+  }
   for (const EvalSetting& setting : settings) {
     manifest["settings"].push_back(DescribeSetting(setting));
   }

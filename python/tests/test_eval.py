@@ -74,7 +74,7 @@ def test_an_exception_ends_an_evaluation():
 def test_files_of_problems(tmp_path):
     task = tmp_path / "task.jsonl"
     task.write_text('{"question": "What is three plus four?", "answer": "It is.\\n#### 7"}\n')
-    answers = ebb.eval(task=str(task), problems=0, max_tokens=20)
+    answers = ebb.eval(task=str(task), problems=0, max_tokens=20, answer_rules="last")
     assert len(answers) == 1 and answers.outcome[0] in ("right", "wrong", "no_answer", "empty")
 
 

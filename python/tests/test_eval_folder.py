@@ -219,6 +219,8 @@ def test_a_prompt_and_a_judge_of_ones_own(tmp_path):
     # The run is one of this judge and these prompts.
     with pytest.raises(ebb.InvalidArgument, match="judge_code"):
         ebb.eval(out=tmp_path / "run", resume=True, **usual)
+    with pytest.raises(ebb.InvalidArgument, match="answer_rules: a judge of your own"):
+        ebb.eval(judge=judge, answer_rules="last", **usual)
     with pytest.raises(ebb.InvalidArgument, match="prompts_fingerprint"):
         ebb.eval(out=tmp_path / "run", resume=True, judge=judge, **usual | dict(prompt=lambda problem: "?"))
     with pytest.raises(ZeroDivisionError):

@@ -141,6 +141,15 @@ def test_any_text_is_judged(text, reference, kind, outcome, extracted):
     assert (verdict.outcome, verdict.extracted, verdict.correct) == (outcome, extracted, outcome == "right")
 
 
+@pytest.mark.parametrize("rules, extracted, rule", [("cascade", "12", "phrase"), ("last", "15", "boxed"),
+                                                    ("boxed", "15", "boxed")])
+def test_rules_select_the_mark_of_an_answer(rules, extracted, rule):
+    verdict = ebb.judge(r"I guess that the answer is 12. No: we get \boxed{15}", "15", rules=rules)
+    assert (verdict.extracted, verdict.rule, verdict.correct) == (extracted, rule, extracted == "15")
+    with pytest.raises(ebb.InvalidArgument, match='answer_rules: expected cascade, last or boxed, found "first"'):
+        ebb.judge("1", "1", rules="first")
+
+
 def test_formulas_are_judged_by_value():
     pytest.importorskip("math_verify")
     assert ebb.judge(r"So it is $\boxed{0.5}$.", r"\frac{1}{2}", "formula").correct

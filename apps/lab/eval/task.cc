@@ -12,6 +12,7 @@ EvalTaskRequest TaskRequest(const CliOptions& options) {
           .problems = eval.problems,
           .seed = options.seed,
           .prompt_preset = eval.prompt,
+          .answer_rules = eval.answer_rules,
           .max_tokens = eval.max_tokens};
 }
 

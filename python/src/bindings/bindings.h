@@ -186,6 +186,8 @@ struct PythonTiers {
 [[nodiscard]] EngineOptions ReadEngine(const nb::dict& options);
 [[nodiscard]] SamplingOptions ReadSampling(const nb::dict& options);
 [[nodiscard]] EvalTaskRequest ReadTask(const nb::dict& options);
+// Returns the rules of this name; raises InvalidArgument if there are none.
+[[nodiscard]] AnswerRules AnswerRulesOrRaise(std::string_view name);
 // Returns how many problems are answered at a time: one per core if the options do not say it.
 [[nodiscard]] int ReadWorkers(const nb::dict& options);
 

@@ -141,7 +141,7 @@ void Evaluate(std::shared_ptr<Model> model, const nb::list& settings, const nb::
 }
 
 nb::tuple Judge(const std::string& text, const std::string& reference, const std::string& kind,
-                const std::vector<std::string>& options) {
+                const std::vector<std::string>& options, std::string_view rules) {
   AnswerKind parsed = AnswerKind::kNumber;
   bool is_known = false;
   for (const AnswerKind one :
@@ -154,7 +154,8 @@ nb::tuple Judge(const std::string& text, const std::string& reference, const std
     Raise(InvalidArgument("kind",
                           "expected number, formula, option or word, found \"" + kind + "\""));
   }
-  const Judgement judgement = JudgeAnswer(text, reference, {.kind = parsed, .options = options});
+  const Judgement judgement = JudgeAnswer(
+      text, reference, {.kind = parsed, .rules = AnswerRulesOrRaise(rules), .options = options});
   return nb::make_tuple(std::string(VerdictName(judgement.verdict)),
                         TextOf(judgement.extraction.answer),
                         std::string(ExtractionRuleName(judgement.extraction.rule)));
@@ -167,7 +168,7 @@ void BindLab(nb::module_& module) {
              nb::arg("on_result"), nb::arg("on_note"), nb::arg("prompt").none(),
              nb::arg("judge").none());
   module.def("judge", &Judge, nb::arg("text"), nb::arg("reference"), nb::arg("kind"),
-             nb::arg("options"));
+             nb::arg("options"), nb::arg("rules"));
   module.def("pebble_problem", [](uint64_t seed, uint64_t number) {
     const PebbleProblem problem = MakePebbleProblem(seed, number);
     return nb::make_tuple(problem.Question(), problem.answer,

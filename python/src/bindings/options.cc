@@ -152,11 +152,22 @@ SamplingOptions ReadSampling(const nb::dict& options) {
   return sampling;
 }
 
+AnswerRules AnswerRulesOrRaise(std::string_view name) {
+  for (const AnswerRules rules :
+       {AnswerRules::kCascade, AnswerRules::kLastMark, AnswerRules::kBoxedOnly}) {
+    if (name == AnswerRulesName(rules)) return rules;
+  }
+  Raise(InvalidArgument("answer_rules",
+                        "expected cascade, last or boxed, found \"" + std::string(name) + "\""));
+}
+
 EvalTaskRequest ReadTask(const nb::dict& options) {
+  const auto rules = Get<std::string>(options, "answer_rules");
   return {.task = Get<std::string>(options, "task").value_or("pebble"),
           .problems = Get<int>(options, "problems").value_or(200),
           .seed = Get<uint64_t>(options, "seed").value_or(0),
           .prompt_preset = Get<std::string>(options, "prompt_preset").value_or("plain"),
+          .answer_rules = rules ? std::optional(AnswerRulesOrRaise(*rules)) : std::nullopt,
           .max_tokens = Get<int>(options, "max_tokens").value_or(0),
           .judge_name = Get<std::string>(options, "judge_code").value_or("")};
 }

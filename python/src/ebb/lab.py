@@ -199,6 +199,7 @@ def eval(
     min_p: float = 0.05,
     max_tokens: int = 0,
     prompt_preset: str = "plain",
+    answer_rules: str | None = None,
     prompt_style: str = "chat",
     prompt: Any = None,
     judge: Any = None,
@@ -238,6 +239,8 @@ def eval(
         max_tokens: most tokens of an answer; 0: the task's own limit.
         prompt_preset: the prompt for questions of a file: "plain", or a paper's: "hierarchy", "epikv", "dms",
             "lazy_eviction".
+        answer_rules: what counts as the answer in a text: "cascade" ("####", else a phrase, else a box), "last" (the
+            one of these that stands last), "boxed" (a box alone); None: as the preset has it.
         prompt_style: "chat", through the model's chat template, or "raw".
         prompt: in place of the preset: called with a `Problem`, returns the user's message, such as a template of your
             own or examples before the question.
@@ -266,6 +269,10 @@ def eval(
     )
     if out is not None:
         options["out"] = os.fspath(out)
+    if answer_rules is not None:
+        if judge is not None:
+            raise InvalidArgument("a judge of your own finds the answer itself", field="answer_rules")
+        options["answer_rules"] = answer_rules
     if resume and out is None:
         raise InvalidArgument("it needs out, the folder of the run", field="resume")
     if judge is not None:
@@ -289,7 +296,8 @@ def eval(
     return pandas.DataFrame(answers)
 
 
-def judge(text: str, reference: str, kind: str = "number", options: Sequence[str] = ()) -> Verdict:
+def judge(text: str, reference: str, kind: str = "number", options: Sequence[str] = (), *,
+          rules: str = "cascade") -> Verdict:
     """Judges any text as `ebb-lab eval` judges answers.
 
         ebb.judge("3 + 4 = 7, so the answer is 7.", "7").correct
@@ -299,12 +307,13 @@ def judge(text: str, reference: str, kind: str = "number", options: Sequence[str
         reference: the right answer.
         kind: "number" (GSM8K, AIME), "formula" (MATH: by value, with math-verify), "option" (a letter) or "word".
         options: of kind "option": the texts of A, B, ...
+        rules: as `answer_rules` of `eval()`.
     """
     if kind == "formula":
         from .verdicts import verdict
 
         return Verdict(**verdict(text, reference))
-    outcome, extracted, rule = _ebb.judge(text, reference, kind, list(options))
+    outcome, extracted, rule = _ebb.judge(text, reference, kind, list(options), rules)
     return Verdict(outcome == "right", outcome, extracted, rule)
 
 

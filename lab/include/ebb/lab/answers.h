@@ -3,9 +3,9 @@
 // The text after the last "</think>" is searched, or the whole text if nothing follows that tag.
 // Rules are tried in the order of ExtractionRule; within a rule the last place counts, since models
 // correct themselves. The cascade is that of 000, App. F: "####", "the answer is X", \boxed{X}, the
-// last standalone number. 002 uses the boxed answer alone. A "####" line is an answer if it is a
-// value alone, or begins with one and is the end of the text; otherwise it is a heading. For MATH
-// only boxes are searched.
+// last standalone number. 002 uses the boxed answer alone; AnswerRules selects. A "####" line is an
+// answer if it is a value alone, or begins with one and is the end of the text; otherwise it is a
+// heading. For MATH only boxes are searched.
 //
 // Two numbers are the same if they have one value: 3/4, 0.75, \frac34, 75\%; "1,234" and "1234
 // dollars"; x = 9 * 2 = 18 and 18. They may differ by 1e-5 (000), relatively if the reference is
@@ -42,7 +42,14 @@ enum class AnswerKind : uint8_t {
 // Returns "number", "formula", "option" or "word".
 [[nodiscard]] std::string_view AnswerKindName(AnswerKind kind);
 
-enum class AnswerRules : uint8_t { kCascade, kBoxedOnly };
+// AnswerRules names which marks of an answer count.
+enum class AnswerRules : uint8_t {
+  kCascade,    // the first rule that finds an answer, as in 000
+  kLastMark,   // of "####", a phrase and a box the one that stands last; without one, the cascade
+  kBoxedOnly,  // a box alone, as in 002
+};
+// Returns "cascade", "last" or "boxed".
+[[nodiscard]] std::string_view AnswerRulesName(AnswerRules rules);
 
 // kJudgeNumber is the version of the judgement. It is raised whenever an answer may get another
 // verdict than before; evaluations with different numbers must not be combined.

@@ -31,6 +31,7 @@ struct EvalTaskRequest {
   int problems = 200;           // from the first; 0: all of a file
   uint64_t seed = 0;            // seed of pebble's list, and of the order of a file's options
   std::string prompt_preset = "plain";
+  std::optional<AnswerRules> answer_rules = {};  // unset: the preset's; not for pebble
   int max_tokens = 0;  // most tokens of an answer; 0: the task's own limit
   // Replaces the preset's prompt; empty: the preset. Called once for each problem.
   std::function<Result<std::string>(const EvalProblem&)> prompt;
