@@ -300,6 +300,9 @@ class Session {
   // until they fill whole pages. visible_positions() and the ledger are the draft's, guesses
   // included.
   [[nodiscard]] const LosslessReport* lossless_report() const;
+  // Gives the session a text that its answer may repeat in parts, as tokens: it guesses from this
+  // text too. Replaces the text of an earlier call; does nothing if the session does not guess.
+  void Predict(std::span<const Token> tokens);
   // Returns the counts of all guesses, those of a lossless session included.
   [[nodiscard]] SpeculationReport speculation_report() const;
   // Returns why the session computes no guesses although SessionOptions::speculation asks for them;

@@ -47,8 +47,10 @@ void StepTimes::Age() {
 void LookupDecoder::IndexToken(Token token) try {
   if (!lookup_.has_value()) return;
   const std::span<const Token> known = sequence_.tokens();
-  if (lookup_->size() > known.size()) lookup_->TruncateTo(known.size());
-  for (size_t i = lookup_->size(); i < known.size(); ++i) lookup_->Append(known[i]);
+  lookup_->TruncateTo(num_predicted_ + known.size());
+  for (size_t i = lookup_->size() - num_predicted_; i < known.size(); ++i) {
+    lookup_->Append(known[i]);
+  }
   lookup_->Append(token);
 } catch (const std::bad_alloc&) {
   lookup_.reset();
@@ -56,7 +58,17 @@ void LookupDecoder::IndexToken(Token token) try {
 
 void LookupDecoder::Discard() try {
   computed_.Clear();
-  if (lookup_.has_value()) lookup_->TruncateTo(sequence_.tokens().size());
+  if (lookup_.has_value()) lookup_->TruncateTo(num_predicted_ + sequence_.tokens().size());
+} catch (const std::bad_alloc&) {
+  lookup_.reset();
+}
+
+void LookupDecoder::Predict(std::span<const Token> tokens) try {
+  if (tokens.empty() && num_predicted_ == 0) return;
+  Discard();
+  lookup_.emplace();
+  for (const Token token : tokens) lookup_->Append(token);
+  num_predicted_ = tokens.size();
 } catch (const std::bad_alloc&) {
   lookup_.reset();
 }
@@ -65,8 +77,11 @@ size_t LookupDecoder::memory_bytes() const {
   return computed_.memory_bytes() + (lookup_.has_value() ? lookup_->memory_bytes() : 0);
 }
 
+bool LookupDecoder::MayGuess() const {
+  return lookup_.has_value() && lookup_->match() > 0 && times_.KnowsPlain();
+}
+
 std::optional<size_t> LookupDecoder::BestSize(int most) const {
-  if (!lookup_.has_value() || lookup_->match() == 0 || !times_.KnowsPlain()) return {};
   const Model& model = *sequence_.core()->model;
   std::optional<size_t> best;
   double best_rate = kLeastGain, tokens = 1, all_right = 1;
@@ -93,6 +108,7 @@ StepOutcome LookupDecoder::Decode(Token token, int most_guesses, ShownLogits* lo
     return {.taken = false, .status = std::move(wrong)};
   }
   IndexToken(token);
+  if (!source_ && !MayGuess()) return DecodePlainly(token, logits);
   const int most = ComputedTokens::MostTokens(
       sequence_, 1 + std::clamp(most_guesses, 0, StepTimes::kSizes.back() - 1));
   run_.assign(1, token);

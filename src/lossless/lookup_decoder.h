@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,8 @@ class LookupDecoder {
   // but this class changes the sequence.
   void Discard();
   [[nodiscard]] const SpeculationReport& report() const { return report_; }
+  // Lets the lookup find its guesses in these tokens too, which stand before the text.
+  void Predict(std::span<const Token> tokens);
   // Sets the source of guesses in place of the lookup. Every guess is computed, whether or not it
   // pays: source(most) returns at most `most` tokens.
   void GuessBy(std::function<std::vector<Token>(int most)> source) { source_ = std::move(source); }
@@ -78,8 +81,11 @@ class LookupDecoder {
  private:
   // Adds to the index the tokens that the sequence has and the index lacks, and `token`.
   void IndexToken(Token token);
+  // Returns whether the lookup has a guess and times are known.
+  [[nodiscard]] bool MayGuess() const;
   // Returns the size of the step that yields the most tokens a second, an index of
-  // StepTimes::kSizes; nothing: a plain step. `most` is the largest number of its tokens.
+  // StepTimes::kSizes; nothing: a plain step. `most` is the largest number of its tokens. REQUIRES:
+  // MayGuess().
   [[nodiscard]] std::optional<size_t> BestSize(int most) const;
   StepOutcome DecodePlainly(Token token, ShownLogits* logits);
   // Computes the token, and the guesses after it that run_ holds, in one step.
@@ -88,6 +94,7 @@ class LookupDecoder {
   Sequence& sequence_;
   ComputedTokens computed_;
   std::optional<TextLookup> lookup_ = TextLookup();  // empty: there was no memory for it
+  size_t num_predicted_ = 0;                         // tokens of Predict() at the front of lookup_
   StepTimes times_;
   int plain_steps_ = 0;  // since guesses were tried
   SpeculationReport report_;

@@ -222,6 +222,9 @@ size_t Session::page_bytes(Tier tier) const {
 const LosslessReport* Session::lossless_report() const {
   return impl_->speculator == nullptr ? nullptr : &impl_->speculator->report();
 }
+void Session::Predict(std::span<const Token> tokens) {
+  if (impl_->lookup != nullptr) impl_->lookup->Predict(tokens);
+}
 SpeculationReport Session::speculation_report() const {
   if (impl_->lookup != nullptr) return impl_->lookup->report();
   const LosslessReport* const lossless = lossless_report();

@@ -270,6 +270,27 @@ TEST(SpeculationTest, BatchesHaveTheBitsOfPlainSteps) {
   EXPECT_GT(guessing->speculation_report().accepted, 20);
 }
 
+// Guesses come from a predicted text, too, which the session never has as tokens.
+TEST(SpeculationTest, PredictedTextIsGuessedFrom) {
+  auto engine = MakeEngine();
+  const std::vector<Token> text = SomeTokens(300, 9);
+  auto plain = Open(*engine),
+       guessing = Open(*engine, SessionOptions{.speculation = Speculation::kLookup});
+  guessing->Predict(text);
+  for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Prefill(SomeTokens(20)));
+  for (const Token token : text) {
+    for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Decode(token));
+    ASSERT_EQ(guessing->logits_hash(), plain->logits_hash());
+  }
+  EXPECT_TRUE(std::ranges::equal(plain->tokens(), guessing->tokens()));
+  LookupDecoder& lookup = *Internals::Of(*guessing).lookup;
+  EXPECT_LE(lookup.report().accepted, lookup.report().drafted);
+  EXPECT_GT(lookup.memory_bytes(), 600 * sizeof(Token));
+  ExpectOk(guessing->TruncateTo(30));
+  guessing->Predict({});
+  ExpectOk(guessing->Decode(3));
+}
+
 // The lookup finds what repeats, and steps are never taken for it where nothing does.
 TEST(SpeculationTest, TheLookupGuessesWhatRepeats) {
   auto engine = MakeEngine();

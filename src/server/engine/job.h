@@ -35,9 +35,10 @@ struct Job {
   std::optional<int> logprobs = {};               // number of most likely tokens to report
   enum class LogprobSource { kModel, kSampler };  // LogprobsOf(); Sampler::LastDraw()
   LogprobSource logprob_source = LogprobSource::kModel;
-  bool reports_tokens = false;    // fill JobUpdate::tokens
-  bool reports_progress = false;  // fill JobUpdate::progress
-  bool reports_memory = false;    // fill JobUpdate::memory and JobUpdate::preceding
+  bool reports_tokens = false;         // fill JobUpdate::tokens
+  bool reports_progress = false;       // fill JobUpdate::progress
+  std::vector<Token> prediction = {};  // a text that the answer may repeat
+  bool reports_memory = false;         // fill JobUpdate::memory and JobUpdate::preceding
   // Describes the stored session if the job is one of its turns. A job that continues a cut-off
   // answer has an empty prompt.
   std::optional<SessionWork> work = {};

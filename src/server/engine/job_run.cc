@@ -75,6 +75,7 @@ void JobRun::SetSession(std::unique_ptr<Session> session) {
   session_ = std::move(session);
   if (session_ == nullptr) return;
   selection_before_ = session_->accounting().selection;
+  session_->Predict(job_.prediction);
   guesses_before_ = session_->speculation_report();
 }
 

@@ -23,6 +23,7 @@ class ChatRequestReader final : public RequestReader {
     ReadChatOptions(&fields_, &error_, {}, /*continues=*/std::nullopt, &request_);
     if (scope == ReadScope::kPrompt) return Take(scope);
     ReadChatOutput();
+    ReadPrediction();
     ReadShared();
     return Take();
   }

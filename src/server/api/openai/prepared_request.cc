@@ -164,6 +164,9 @@ ApiResult<std::vector<Job>> PrepareTurns(const Model& model, std::vector<Turn> t
     if (!tokens.ok()) return ErrorFrom(tokens.status());
     for (const Token token : *tokens) request->sampling.logit_bias[token] = of.bias;
   }
+  const auto prediction =
+      model.Tokenize(request->prediction, Model::AddBos::kNo, Model::Specials::kAsText);
+  if (!prediction.ok()) return ErrorFrom(prediction.status());
   std::vector<Job> jobs;
   const int context = ContextBound(model, *request);
   for (Turn& turn : turns) {
@@ -193,6 +196,7 @@ ApiResult<std::vector<Job>> PrepareTurns(const Model& model, std::vector<Turn> t
       job.generate = OptionsFor(turn, request->generate);
       job.logprobs = request->logprobs;
       job.logprob_source = request->logprob_source;
+      job.prediction = *prediction;
       job.reports_tokens = request->reports_tokens;
       job.reports_progress = request->reports_progress;
       job.reports_memory = request->reports_memory;

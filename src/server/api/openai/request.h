@@ -112,6 +112,7 @@ struct CompletionRequest {
   bool reports_hash = false;
   std::optional<int> logprobs = {};  // top tokens to report with each token
   Job::LogprobSource logprob_source = Job::LogprobSource::kModel;
+  std::string prediction = {};    // a text that the answer may repeat
   bool reports_tokens = false;    // see Job
   bool reports_progress = false;  // see Job
   bool reports_memory = false;    // see Job

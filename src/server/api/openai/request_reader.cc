@@ -9,6 +9,7 @@
 #include "ebb/grammar.h"
 #include "ebb/setting_fields.h"
 #include "ebb/tiers.h"
+#include "src/server/api/base/content.h"
 #include "src/server/api/base/llama_samplers.h"
 #include "src/server/api/openai/sampling_fields.h"
 #include "src/server/api/openai/text_format.h"
@@ -119,6 +120,19 @@ void RequestReader::ReadChatOutput() {
     return Fail("top_logprobs", "expected logprobs to be true with it");
   }
   if (wants) request_.logprobs = static_cast<int>(top.value_or(0));
+}
+
+void RequestReader::ReadPrediction() {
+  const Json* const prediction = fields_.Object("prediction");
+  if (prediction == nullptr) return;
+  JsonFields fields(*prediction, "prediction", &error_);
+  const auto type = fields.Text("type");
+  if (type.value_or("content") != "content") {
+    return fields.Fail("type", fmt::format("expected content, found \"{}\"", *type));
+  }
+  const Json* const content = fields.Any("content");
+  if (content == nullptr) return fields.Fail("content", "expected a text", "missing_field");
+  request_.prediction = ResultText(content, fields.PathOf("content"), &request_.ignored);
 }
 
 void RequestReader::ReadTextGrammar() {

@@ -31,6 +31,8 @@ class RequestReader {
   void ReadModel();
   // Reads the log-probabilities that a chat asks for.
   void ReadChatOutput();
+  // Reads `prediction`, OpenAI's predicted output.
+  void ReadPrediction();
   // Reads `echo` and the grammar of a completion. A completion has no template to say where its
   // text begins.
   void ReadTextGrammar();

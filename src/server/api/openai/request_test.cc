@@ -45,6 +45,18 @@ std::string Stops(int count) {
   return "\"stop\": " + stops.dump();
 }
 
+TEST(ReadRequest, TakesAPredictedText) {
+  EXPECT_EQ(Chat(R"(, "prediction": {"type": "content", "content": "int x;"})").prediction,
+            "int x;");
+  EXPECT_EQ(Chat(R"(, "prediction": {"type": "content", "content": [{"type": "text", "text": "a"},
+                                      {"type": "text", "text": "b"}]})")
+                .prediction,
+            "ab");
+  EXPECT_EQ(Chat(R"(, "prediction": null)").prediction, "");
+  EXPECT_THAT(Chat(R"(, "prediction": {"type": "content", "content": "x"})").ignored,
+              ElementsAre());
+}
+
 TEST(ReadRequest, FieldsOfOtherServersAreReadAsWhatTheyMean) {
   EXPECT_EQ(Chat(", " + Stops(256)).generate.stops.size(), 256U);
   for (const char* name :
