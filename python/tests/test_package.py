@@ -85,3 +85,39 @@ def test_the_page_for_users_runs(capsys, tmp_path, monkeypatch):
         names["ebb"] = ebb
         exec(block.replace("problems=100", "problems=4").replace('budget="25%")', 'budget="25%", window=16)'), names)
     assert "Peak" in names and len(names["answers"]) == 4 * 4
+
+
+#: Runs Python without the compiled module.
+WITHOUT_MODULE = "import sys; sys.modules['ebb._ebb'] = None; "
+
+
+def without_module(code, *arguments):
+    return subprocess.run([sys.executable, "-c", WITHOUT_MODULE + code, *arguments], capture_output=True, text=True)
+
+
+def test_reports_need_no_compiled_module(tmp_path, program):
+    profile = subprocess.run([program.with_name("ebb-lab"), "profile", "--json", "-m", "pebble", "-n", "4", "-p", "The tide"],
+                             capture_output=True, text=True, check=True).stdout
+    (tmp_path / "profile.json").write_text(profile)
+    main = "import runpy; runpy.run_module('ebb.report', run_name='__main__')"
+    end = without_module(main, "profile", str(tmp_path / "profile.json"), "--out", str(tmp_path / "profile.html"))
+    assert end.returncode == 0, end.stderr
+    assert "<svg" in (tmp_path / "profile.html").read_text()
+    for command in ("summary", "fronts", "margins"):
+        end = without_module(main, command, "--help")
+        assert end.returncode == 0, end.stderr
+
+
+def test_without_the_compiled_module_names_say_so():
+    end = without_module("import ebb; ebb.Model")
+    assert "ImportError: ebb.Model needs the compiled module: pip install ./python" in end.stderr
+    end = without_module("import ebb; print(hasattr(ebb, 'nothing'))")
+    assert end.stdout == "False\n", end.stderr
+
+
+def test_the_facts_of_policies_are_those_of_the_module():
+    from ebb.policy_facts import percent_base_of, scorer_of
+
+    assert [(name, scorer_of(name), percent_base_of(name)) for name in json.loads(
+        (Path(ebb.__file__).parent / "policies.json").read_text())] == [
+            (info["name"], info["scorer"], info["percent_of"]) for info in ebb.policies()]

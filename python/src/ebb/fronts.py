@@ -10,8 +10,8 @@ from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from . import _ebb
 from .errors import InvalidArgument, NotFound
+from .policy_facts import scorer_of
 from .verdicts import same_formula
 from .runs import Json, Run, differing_key, whole_runs
 
@@ -71,7 +71,7 @@ class ChainSet:
 
     @property
     def reads_marks(self) -> bool:
-        return any(policy["name"] == self.policy and policy["scorer"] == "dms" for policy in _ebb.policies())
+        return scorer_of(self.policy) == "dms"
 
     @property
     def compression(self) -> str:

@@ -9,9 +9,9 @@ import math
 import re
 from typing import Any, Iterable, Sequence
 
-from . import _ebb
 from .errors import InvalidArgument
 from .fronts import CONFIDENCE, votes
+from .policy_facts import percent_base_of
 from .runs import SETTING, Json, is_full_cache, keeps_every_row
 
 
@@ -95,7 +95,7 @@ def _budget_of(policy: str, budget: str) -> str | None:
     if not budget.endswith("%"):
         return None
     name = re.split("[:+]", policy.removeprefix("windowed:"))[0]
-    return next((info["percent_of"] or None for info in _ebb.policies() if info["name"] == name), None)
+    return percent_base_of(name) or None
 
 
 def _record(setting: Sequence[str], answers: Sequence[Json]) -> Json:
