@@ -69,6 +69,7 @@ TEST_F(ChatAxeTest, NoStateHasASeriousFinding) {
     Click(".user [aria-label^=Edit]");
     ExpectAccessible(theme + ", edited message");
     Click("#open-settings");
+    Click("#settings .more summary");
     ExpectDialogAccessible("settings", theme);
     Click("#open-transfer");
     ExpectDialogAccessible("transfer", theme);

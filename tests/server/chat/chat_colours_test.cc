@@ -106,6 +106,7 @@ TEST_F(ChatColoursTest, EachControlCanBeReadInEachStateAndTheme) {
     Click(".user [aria-label^=Edit]");
     ExpectReadable(theme + ", edited message");
     Click("#open-settings");
+    Click("#settings .more summary");
     ExpectReadable(theme + ", settings");
     Run("document.getElementById('settings').close()");
     Click(".assistant .toggle.small");

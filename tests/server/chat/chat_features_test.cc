@@ -298,6 +298,73 @@ TEST_F(ChatFeaturesTest, SettingsAreNamedInWords) {
             "20 % in fast memory · old tokens in 4 bits · 10 % evicted · not lossless");
 }
 
+TEST_F(ChatFeaturesTest, SamplersGoIntoTheRequestUnderLlamasNamesIfTheyAreGiven) {
+  Open(Options());
+  Ask(Question(1));
+  for (const char* name : {"temperature", "repeat_penalty", "dry_multiplier", "xtc_probability",
+                           "mirostat", "samplers", "typical_p"}) {
+    EXPECT_EQ(Run(fmt::format("'{}' in sent", name)), false) << name;
+  }
+  Click("#open-settings");
+  EXPECT_EQ(Run("document.querySelector('#settings .more').open"), false);
+  EXPECT_EQ(Run("document.querySelector('[id^=setting-dry_base]').placeholder"), "1.75");
+  EXPECT_THAT(Run("document.querySelector('[id^=setting-samplers]').placeholder").dump(),
+              HasSubstr("penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"));
+  const std::vector<std::pair<std::string, std::string>> settings = {
+      {"presence_penalty", "0.5"},
+      {"frequency_penalty", "0.25"},
+      {"repetition_penalty", "1.1"},
+      {"dry_multiplier", "0.8"},
+      {"dry_base", "2"},
+      {"dry_allowed_length", "3"},
+      {"dry_penalty_last_n", "64"},
+      {"xtc_probability", "0.5"},
+      {"xtc_threshold", "0.2"},
+      {"typical_p", "0.9"},
+      {"top_n_sigma", "2"},
+      {"dynatemp_range", "0.3"},
+      {"dynatemp_exponent", "1.5"},
+      {"mirostat_tau", "4"},
+      {"mirostat_eta", "0.2"},
+      {"samplers", "penalties; dry;temperature"}};
+  for (const auto& [key, value] : settings) SetOwn(key, value);
+  Run("document.querySelector('#settings select[id^=setting-mirostat]').value = '2'");
+  Click("#settings .primary");
+  EXPECT_EQ(Text("#setting"),
+            "repetition penalty 1.1 · presence penalty 0.5 · frequency penalty 0.25 · DRY penalty "
+            "0.8 · DRY base 2 · DRY free length 3 · DRY window 64 · XTC probability 0.5 · XTC "
+            "threshold 0.2 · typical p 0.9 · top n sigma 2 · temperature range 0.3 · range "
+            "exponent 1.5 · Mirostat target 4 · Mirostat rate 0.2 · Mirostat 2 · samplers "
+            "penalties; dry;temperature");
+  Ask(Question(2));
+  for (const auto& [key, value] : settings) {
+    if (key == "samplers" || key == "repetition_penalty") continue;
+    EXPECT_EQ(Run(fmt::format("sent.{}", key)), json::parse(value)) << key;
+  }
+  EXPECT_EQ(Run("sent.repeat_penalty"), 1.1);
+  EXPECT_EQ(Run("sent.mirostat"), 2);
+  EXPECT_EQ(Run("sent.samplers"), (json{"penalties", "dry", "temperature"}));
+  EXPECT_EQ(Run("ebbChat.state.current.nodes && Object.values(ebbChat.state.current.nodes)"
+                ".filter((node) => node.error).length"),
+            0);
+  Click("#open-settings");
+  EXPECT_EQ(Run("document.querySelector('#settings .more').open"), true);
+}
+
+TEST_F(ChatFeaturesTest, SamplersOfAChatAreExported) {
+  Open(Options());
+  Ask(Question(1));
+  Click("#open-settings");
+  Run("document.getElementById('scope').value = 'own'");
+  SetOwn("xtc_probability", "0.5");
+  Click("#settings .primary");
+  Click("#open-transfer");
+  Click("#transfer fieldset:nth-of-type(2) button");
+  ASSERT_TRUE(browser_->Await("window.saved"));
+  EXPECT_EQ(json::parse(Run("saved").get<std::string>())["chats"][0]["settings"],
+            (json{{"xtc_probability", "0.5"}}));
+}
+
 TEST_F(ChatFeaturesTest, TheContextAndTheSpeedAreShownWhileItAnswers) {
   Open(WithTiers(GenerateOptions::OnEnd::kIgnore));
   Say(Question(1));

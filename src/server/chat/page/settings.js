@@ -43,33 +43,60 @@ export function applyTheme(theme = localStorage.getItem(kTheme) ?? 'auto') {
 // Formats a float32 as a person would write it: 0.8 rather than 0.800000011920929.
 const shown = (value) => typeof value === 'number' ? Number(value.toPrecision(6)) : value ?? '';
 
-// Returns the rows of the form: [key, label, attributes, note]. An empty field leaves the value to
-// the server.
-function samplingRows(params) {
-  const number = (key, label, attributes, value) =>
-    [key, label, { type: 'number', placeholder: shown(value), ...attributes }];
-  return [
-    number('temperature', 'Temperature', { min: 0, max: 2, step: 0.05 }, params.temperature),
-    number('top_p', 'Top p', { min: 0, max: 1, step: 0.01 }, params.top_p),
-    number('top_k', 'Top k', { min: 0, max: 1000, step: 1 }, params.top_k),
-    number('min_p', 'Min p', { min: 0, max: 1, step: 0.01 }, params.min_p),
-    number('repetition_penalty', 'Repetition penalty', { min: 0.1, max: 2, step: 0.05 }, params.repeat_penalty),
-    number('presence_penalty', 'Presence penalty', { min: -2, max: 2, step: 0.1 }, params.presence_penalty),
-    number('frequency_penalty', 'Frequency penalty', { min: -2, max: 2, step: 0.1 }, params.frequency_penalty),
-    number('seed', 'Seed', { min: -1, step: 1 }, params.seed),
-    number('max_tokens', 'Most tokens', { min: 1, step: 1 }, params.max_tokens < 0 ? 'no limit' : params.max_tokens),
-  ];
-}
+// Lists the numbers of sampling: the key of the setting, its label, its name in summaries (null:
+// describe() has its own words), the attributes of its field, and a note. `field` is the name in a
+// request and in `params` of /props, where it is not the key.
+const kSampling = [
+  { key: 'temperature', label: 'Temperature', name: 'temperature', input: { min: 0, max: 2, step: 0.05 } },
+  { key: 'top_p', label: 'Top p', name: 'top p', input: { min: 0, max: 1, step: 0.01 } },
+  { key: 'top_k', label: 'Top k', name: 'top k', input: { min: 0, max: 1000, step: 1 } },
+  { key: 'min_p', label: 'Min p', name: 'min p', input: { min: 0, max: 1, step: 0.01 } },
+  { key: 'repetition_penalty', label: 'Repetition penalty', name: 'repetition penalty', field: 'repeat_penalty',
+    input: { min: 0.1, max: 2, step: 0.05 } },
+  { key: 'presence_penalty', label: 'Presence penalty', name: 'presence penalty', input: { min: -2, max: 2, step: 0.1 } },
+  { key: 'frequency_penalty', label: 'Frequency penalty', name: 'frequency penalty', input: { min: -2, max: 2, step: 0.1 } },
+  { key: 'seed', label: 'Seed', name: 'seed', input: { min: -1, step: 1 } },
+  { key: 'max_tokens', label: 'Most tokens', name: null, input: { min: 1, step: 1 } },
+];
+const kMoreSampling = [
+  { key: 'dry_multiplier', label: 'DRY penalty', name: 'DRY penalty', input: { min: 0, step: 0.1 },
+    note: 'For tokens that repeat a passage. 0: off' },
+  { key: 'dry_base', label: 'DRY base', name: 'DRY base', input: { min: 1, step: 0.05 },
+    note: 'Growth of the penalty with each further token' },
+  { key: 'dry_allowed_length', label: 'DRY free length', name: 'DRY free length', input: { min: 0, step: 1 },
+    note: 'Tokens that may repeat without a penalty' },
+  { key: 'dry_penalty_last_n', label: 'DRY window', name: 'DRY window', input: { min: -1, step: 1 },
+    note: 'Newest tokens that are searched. -1: all' },
+  { key: 'xtc_probability', label: 'XTC probability', name: 'XTC probability', input: { min: 0, max: 1, step: 0.05 },
+    note: 'How often all good tokens but the least likely are left out. 0: off' },
+  { key: 'xtc_threshold', label: 'XTC threshold', name: 'XTC threshold', input: { min: 0, max: 1, step: 0.01 },
+    note: 'Probability from which a token is good' },
+  { key: 'typical_p', label: 'Typical p', name: 'typical p', input: { min: 0, max: 1, step: 0.01 },
+    note: 'Keeps tokens about as surprising as expected. 1: off' },
+  { key: 'top_n_sigma', label: 'Top n sigma', name: 'top n sigma', input: { min: -1, step: 0.1 },
+    note: 'Keeps logits so many standard deviations below the largest. -1: off' },
+  { key: 'dynatemp_range', label: 'Temperature range', name: 'temperature range', input: { min: 0, step: 0.05 },
+    note: 'Raises the temperature where the model is unsure, and lowers it elsewhere. 0: off' },
+  { key: 'dynatemp_exponent', label: 'Range exponent', name: 'range exponent', input: { min: 0, step: 0.1 },
+    note: 'Above 1, only great doubt raises it' },
+  { key: 'mirostat_tau', label: 'Mirostat target', name: 'Mirostat target', input: { min: 0, step: 0.1 },
+    note: 'The surprise of a token, in bits' },
+  { key: 'mirostat_eta', label: 'Mirostat rate', name: 'Mirostat rate', input: { min: 0, step: 0.01 },
+    note: 'How fast it nears the target' },
+];
+const kMirostat = [['0', 'Off'], ['1', 'Version 1'], ['2', 'Version 2']];
 
-const kNumbers = ['temperature', 'top_p', 'top_k', 'min_p', 'repetition_penalty', 'presence_penalty', 'frequency_penalty',
-                  'seed', 'max_tokens'];
 const kShares = ['t0', 'evict'];
 const isGiven = (value) => value !== undefined && value !== null && value !== '';
 
 // Returns the request fields for these settings.
 export function requestFields(settings) {
   const fields = {};
-  for (const key of kNumbers) if (isGiven(settings[key])) fields[key] = Number(settings[key]);
+  for (const { key, field = key } of [...kSampling, ...kMoreSampling]) {
+    if (isGiven(settings[key])) fields[field] = Number(settings[key]);
+  }
+  if (isGiven(settings.mirostat)) fields.mirostat = Number(settings.mirostat);
+  if (isGiven(settings.samplers)) fields.samplers = String(settings.samplers).split(';').map((name) => name.trim()).filter(Boolean);
   if (settings.thinking === 'off') fields.reasoning_effort = 'none';
   if (isGiven(settings.thinking_budget)) fields.thinking_token_budget = Number(settings.thinking_budget);
   const own = { memory: true };
@@ -80,11 +107,6 @@ export function requestFields(settings) {
   if (isGiven(settings.lossless)) own.lossless = settings.lossless === 'on';
   return { ...fields, ebb: own };
 }
-
-const kNames = {
-  temperature: 'temperature', top_p: 'top p', top_k: 'top k', min_p: 'min p', repetition_penalty: 'repetition penalty',
-  presence_penalty: 'presence penalty', frequency_penalty: 'frequency penalty', seed: 'seed', policy: 'policy', budget: 'rows kept:',
-};
 
 // Returns a text about the tokens that a value of the option --t2 compresses: "old:int8",
 // "50%:int4", "0%".
@@ -102,7 +124,12 @@ function evictText(share) { return Number(share) === 0 ? 'nothing evicted' : `${
 // Describes the settings, such as "20 % in fast memory, lossless"; empty if nothing is set.
 export function describe(settings) {
   const parts = [];
-  for (const [key, name] of Object.entries(kNames)) if (isGiven(settings[key])) parts.push(`${name} ${settings[key]}`);
+  const add = (key, name) => { if (isGiven(settings[key])) parts.push(`${name} ${settings[key]}`); };
+  for (const { key, name } of [...kSampling, ...kMoreSampling]) if (name) add(key, name);
+  if (isGiven(settings.mirostat)) parts.push(settings.mirostat === '0' ? 'no Mirostat' : `Mirostat ${settings.mirostat}`);
+  add('samplers', 'samplers');
+  add('policy', 'policy');
+  add('budget', 'rows kept:');
   if (isGiven(settings.max_tokens)) parts.push(`at most ${settings.max_tokens} tokens`);
   if (isGiven(settings.thinking_budget)) parts.push(`at most ${settings.thinking_budget} tokens of thought`);
   if (isGiven(settings.t0)) parts.push(t0Text(settings.t0));
@@ -167,7 +194,23 @@ export class SettingsForm {
       system.classList.add('wide');
       group('Instructions', system);
     }
-    group('Sampling', ...samplingRows(params).map(([key, label, attributes]) => field(key, label, el('input', attributes))));
+    const number = ({ key, label, field: name = key, input, note }) => {
+      const usual = key === 'max_tokens' && params[name] < 0 ? 'no limit' : shown(params[name]);
+      return field(key, label, el('input', { type: 'number', placeholder: usual, ...input }), note);
+    };
+    group('Sampling', ...kSampling.map(number));
+    const [usual] = kMirostat.filter(([value]) => value === String(params.mirostat)).map(([, label]) => label.toLowerCase());
+    const mirostat = field('mirostat', 'Mirostat', choice(['', `Default (${usual})`], ...kMirostat),
+                           'Holds the surprise of the text at a target; top k, top p and the like rest');
+    const order = field('samplers', 'Order of samplers', el('input', { type: 'text', spellcheck: 'false',
+                        placeholder: params.samplers.join(';') }), 'Names with ; between them. Those left out are off');
+    order.classList.add('wide');
+    const moreKeys = ['mirostat', 'samplers', ...kMoreSampling.map(({ key }) => key)];
+    const more = el('details', { class: 'more', open: moreKeys.some((key) => isGiven(settings[key])) },
+                    el('summary', {}, 'More samplers'), el('div', { class: 'grid' }, ...kMoreSampling.map(number), mirostat, order));
+    // A field that the browser refuses must be seen.
+    more.addEventListener('invalid', () => { more.open = true; }, true);
+    groups.push(more);
     if (own.thinks) {
       group('Thinking',
             field('thinking', 'Thoughts', choice(['', 'Default'], ['off', 'None'])),
