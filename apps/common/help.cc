@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "apps/common/terminal/screen.h"
+#include "apps/common/terminal/wrap.h"
 
 namespace ebb::cli {
 namespace {
@@ -23,22 +24,7 @@ void AppendWrapped(std::string_view text, int used, int columns, std::string* he
     used = 0;
   }
   help->append(static_cast<size_t>(kTextColumn - used), ' ');
-  int column = kTextColumn;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(' ', begin), text.size());
-    const auto length = static_cast<int>(end - begin);
-    if (column > kTextColumn && column + 1 + length > columns) {
-      *help += '\n';
-      help->append(kTextColumn, ' ');
-      column = kTextColumn;
-    } else if (column > kTextColumn) {
-      *help += ' ';
-      ++column;
-    }
-    help->append(text.substr(begin, end - begin));
-    column += length;
-    begin = end + 1;
-  }
+  *help += Wrapped(text, kTextColumn, columns);
   *help += '\n';
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "apps/common/report.h"
-#include "apps/common/terminal/bytes.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
 #include "ebb/policy.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 
@@ -46,11 +46,13 @@ Status Announce(const MemoryPlan& plan, const CliOptions& options) {
   if (!options.quiet && plan.bytes.on_device) {
     Say("[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
         "{}]\n",
-        MiB(plan.bytes.DeviceMemory()), MiB(plan.limits.device_bytes), MiB(plan.bytes.Memory()),
-        plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
+        SizeText(plan.bytes.DeviceMemory()), SizeText(plan.limits.device_bytes),
+        SizeText(plan.bytes.Memory()), plan.context, SizeText(plan.bytes.t1_disk),
+        plan.setting.name);
   } else if (!options.quiet) {
-    Say("[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n", MiB(plan.bytes.Memory()),
-        MiB(plan.limits.memory_bytes), plan.context, MiB(plan.bytes.t1_disk), plan.setting.name);
+    Say("[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
+        SizeText(plan.bytes.Memory()), SizeText(plan.limits.memory_bytes), plan.context,
+        SizeText(plan.bytes.t1_disk), plan.setting.name);
   }
   return OkStatus();
 }

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/terminal/bytes.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
 #include "ebb/device.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -165,7 +165,7 @@ std::string SelectionText(const SelectionAccounting& selection) {
                         selection.num_samples);
   }
   return text + fmt::format("; {} read from T1, {:.0f} % of its pages were cached",
-                            MiB(static_cast<double>(selection.bytes_read)),
+                            SizeText(static_cast<double>(selection.bytes_read)),
                             100.0 * static_cast<double>(selection.pages_cached) / pages);
 }
 

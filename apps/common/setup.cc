@@ -18,6 +18,32 @@
 namespace ebb::cli {
 namespace {
 
+// Returns the options with which the model is loaded, without its place.
+ModelOptions LoadingOptions(const CliOptions& options) {
+  ModelOptions model = options.model;
+  model.context = options.session.context;
+  model.for_device = options.engine.device.kind == DeviceKind::kBackend;
+  return model;
+}
+
+// Finds the model, or fetches it.
+Result<ModelOptions> FindModel(const CliOptions& options) {
+  ModelOptions model = LoadingOptions(options);
+  if (IsBuiltInModel(model.path)) {
+    model.contents = BuiltInModelFile(model.path);
+  } else if (IsModelName(model.path)) {
+    EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(model.path));
+    EBB_ASSIGN_OR_RETURN(StoredModel stored,
+                         FindOrPullModel(name, FetchSettingsFor(options.quiet)));
+    model.path = std::move(stored.path);
+  } else {
+    auto found = FindModelFile(model.path);
+    if (!found.ok()) return AsUsage(found.status());
+    model.path = *std::move(found);
+  }
+  return model;
+}
+
 // Announces a policy that evicts by a budget and was given none, so that it keeps every row.
 Status AnnouncePolicyWithoutEffect(const CliOptions& options) {
   const PolicySpec& policy = options.session.policy;
@@ -33,22 +59,23 @@ Status AnnouncePolicyWithoutEffect(const CliOptions& options) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
-  ModelOptions model = options.model;
-  model.context = options.session.context;
-  model.for_device = options.engine.device.kind == DeviceKind::kBackend;
-  if (IsBuiltInModel(model.path)) {
-    model.contents = BuiltInModelFile(model.path);
-  } else if (IsModelName(model.path)) {
-    EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(model.path));
-    EBB_ASSIGN_OR_RETURN(StoredModel stored,
-                         FindOrPullModel(name, FetchSettingsFor(options.quiet)));
-    model.path = std::move(stored.path);
-  } else {
-    auto found = FindModelFile(model.path);
-    if (!found.ok()) return AsUsage(found.status());
-    model.path = *std::move(found);
+Result<ModelOptions> FindModelOrHeader(const CliOptions& options) {
+  if (!IsModelName(options.model.path)) return FindModel(options);
+  EBB_ASSIGN_OR_RETURN(const ModelName name, ParseModelName(options.model.path));
+  EBB_ASSIGN_OR_RETURN(HeaderModel found, FindOrFetchHeader(name, FetchSettingsFor(options.quiet)));
+  ModelOptions model = LoadingOptions(options);
+  model.path = std::move(found.path);
+  if (found.has_weights) return model;
+  if (model.weights != WeightMode::kAsStored) {
+    return InvalidArgument(fmt::format(
+        "--dequantize: needs the weights of {0}; `ebb pull {0}` fetches them", name.text));
   }
+  model.weights = WeightMode::kUnread;
+  return model;
+}
+
+Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
+  EBB_ASSIGN_OR_RETURN(const ModelOptions model, FindModel(options));
   return Model::Load(model);
 }
 

@@ -19,6 +19,11 @@ namespace ebb::cli {
 // FindOrPullModel().
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
+// Returns the options with which OpenModel() loads the model, except that of a model that is not
+// stored here only the metadata is fetched; `weights` is then WeightMode::kUnread, for estimates of
+// memory. Errors: those of OpenModel() and FindOrFetchHeader().
+[[nodiscard]] Result<ModelOptions> FindModelOrHeader(const CliOptions& options);
+
 // Setup holds a model, an engine and a session. The session is resumed from the file of --session
 // if that exists.
 struct Setup {

@@ -49,6 +49,9 @@ std::vector<Command> Commands() {
                  "--t1", "--config"},
        .examples = {"ebb serve -hf Qwen/Qwen3-4B-GGUF --kv-type q4      # the page is "
                     "http://127.0.0.1:8080/",
+                    "ebb serve --host 0.0.0.0      # for phones: open the address that it prints",
+                    "ebb serve -m qwen2.5-coder-0.5b --any-model  # editors: base URL "
+                    "http://127.0.0.1:8080/v1, any key",
                     "ebb serve -m model.gguf --t0 2GiB --t1 file --sessions file:sessions"}},
       {"pull",
        "fetch models by name, or the default one, SmolLM2-135M-Instruct; resumes interrupted "
@@ -57,9 +60,16 @@ std::vector<Command> Commands() {
        RunPull},
       {"list", "list the downloaded models and their sizes", {G::kJson}, RunList},
       {"rm", "remove downloaded models", {G::kRemove, G::kQuiet, G::kJson}, RunRemove},
-      {"fit", "estimate memory and show what fits",
-       WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}), ExitCodeOf<RunFit>},
-      {"device", "devices that compute and hold rows (docs/user/gpu.md)", {}, nullptr},
+      {.name = "fit",
+       .summary = "show which models and which settings fit into memory, before a download",
+       .groups = WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}),
+       .run = ExitCodeOf<RunFit>,
+       .usual = {"--model", "--hf-repo", "--list", "--memory", "--context", "--requests",
+                 "--kv-type", "--device", "--measure"},
+       .examples =
+           {"ebb fit --list --memory 8GiB                   # which models fit",
+            "ebb fit hf:Qwen/Qwen3-8B-GGUF --memory 8GiB    # which settings of a model fit"}},
+      {"device", "graphics cards and other devices that compute (docs/user/gpu.md)", {}, nullptr},
       {"device list",
        "list the values that --device takes on this machine",
        {G::kQuiet, G::kJson},

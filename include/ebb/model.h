@@ -24,8 +24,9 @@ namespace [[gnu::visibility("default")]] ebb {
 struct LoadedModel;  // src/model/loaded/loaded_model.h
 
 // WeightMode selects how weights are held in memory. kDequantize converts every matrix to F32 on
-// load, for studies of exactness.
-enum class WeightMode { kAsStored, kDequantize };
+// load, for studies of exactness. kUnread plans memory as kAsStored does but reads no weight, for
+// FitModelOf() on a file of which only the beginning is there; sessions of the model take no step.
+enum class WeightMode { kAsStored, kDequantize, kUnread };
 
 // RopeScaling selects how RoPE positions are scaled. kFromFile follows the file's metadata.
 enum class RopeScaling { kFromFile, kNone, kLinear, kYarn };

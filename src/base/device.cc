@@ -11,6 +11,7 @@
 #include "ebb/types.h"
 #include "src/base/key_values.h"
 #include "src/base/names.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb {
 namespace {
@@ -29,6 +30,7 @@ constexpr std::array<Named<DeviceAttention>, 3> kAttentions = {
 
 Status ParseKey(std::string_view key, std::string_view value, DeviceSpec* spec) {
   if (key == "memory") {
+    EBB_RETURN_IF_ERROR(CheckHasUnit(value, "GiB"));
     EBB_ASSIGN_OR_RETURN(spec->memory_bytes, ParseBytes(value));
     return OkStatus();
   }

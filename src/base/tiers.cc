@@ -13,6 +13,7 @@
 #include "ebb/types.h"
 #include "src/base/key_values.h"
 #include "src/base/names.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb {
 namespace {
@@ -51,6 +52,13 @@ std::optional<double> ParseShare(std::string_view text) {
   return *percent / 100;
 }
 
+// Returns a question after a message about a share that lacks its '%', or an empty text.
+std::string MeantShare(std::string_view number) {
+  return ParseShare(fmt::format("{}%", number)).has_value()
+             ? fmt::format("; did you mean {}%?", number)
+             : "";
+}
+
 constexpr std::string_view kNotAShare = "not a share from 0% to 100%";
 
 }  // namespace
@@ -83,6 +91,9 @@ Status ParseT0(std::string_view text, TierSetting* tiers) {
     tiers->engine.t0_cap_bytes = 0;
     return OkStatus();
   }
+  if (const Status status = CheckHasUnit(text, "MiB", /*may_be_share=*/true); !status.ok()) {
+    return status.WithPrefix("T0");
+  }
   const Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) {
     return InvalidArgument(
@@ -101,6 +112,9 @@ Status ParseT1(std::string_view text, TierSetting* tiers) {
   if (const size_t comma = text.rfind(','); comma != std::string_view::npos) {
     place = text.substr(0, comma);
     const std::string_view size = text.substr(comma + 1);
+    if (const Status status = CheckHasUnit(size, "MiB"); !status.ok()) {
+      return status.WithPrefix("T1");
+    }
     const Result<uint64_t> bytes = ParseBytes(size);
     // Without a size there is no cap, so that "file:a,b," is the folder "a,b".
     if (!size.empty() && !bytes.ok()) {
@@ -190,7 +204,8 @@ Status ParseT2(std::string_view text, TierSetting* tiers) {
   const bool old = text.substr(0, colon) == "old";
   const std::optional<double> share = old ? 0 : ParseShare(text.substr(0, colon));
   if (!share) {
-    return Malformed("T2", text, "neither a share from 0% to 100% nor old", kExpected);
+    return Malformed("T2", text, "neither a share from 0% to 100% nor old",
+                     fmt::format("{}{}", kExpected, MeantShare(text.substr(0, colon))));
   }
   CompressedType type = kDefaultT2Type;
   if (colon != std::string_view::npos) {
@@ -210,7 +225,8 @@ Status ParseEvict(std::string_view text, TierSetting* tiers) {
   const std::optional<double> share = caps ? 0 : ParseShare(text);
   if (!share) {
     return Malformed("evicted share", text, kNotAShare,
-                     "it as 10%, or caps: what the caps on T0 and T1 leave out");
+                     fmt::format("it as 10%, or caps: what the caps on T0 and T1 leave out{}",
+                                 MeantShare(text)));
   }
   tiers->shares.evict_share = *share;
   tiers->shares.evict_beyond_caps = caps;

@@ -15,6 +15,7 @@
 #include "src/base/llama_runtime.h"
 #include "src/base/page_units.h"
 #include "src/base/sanitizers.h"
+#include "src/base/text/size_text.h"
 #include "src/device/backend_names.h"
 #include "src/device/host_memory.h"
 
@@ -162,8 +163,9 @@ Result<BackendDevice::Rows> BackendDevice::MakeRows(size_t num_extents) const {
                          static_cast<int64_t>(row_bytes_ / sizeof(ggml_fp16_t)), num_rows);
   made.buffer.reset(ggml_backend_alloc_ctx_tensors(made.context.get(), backend_.get()));
   if (made.buffer == nullptr) {
-    return OutOfMemory(fmt::format("device {} has no memory for {} bytes of rows", name_,
-                                   static_cast<uint64_t>(num_rows) * row_bytes_));
+    return OutOfMemory(
+        fmt::format("device {} has no memory for {} of rows", name_,
+                    SizeText(static_cast<double>(num_rows) * static_cast<double>(row_bytes_))));
   }
   // Clears all rows: steps also read rows that a mask hides, and NaN would pass through a mask.
   ggml_backend_buffer_clear(made.buffer.get(), 0);
@@ -317,8 +319,8 @@ Result<std::byte*> BackendDevice::Allocate(MemoryKind kind, size_t num_bytes) {
   if (kind == MemoryKind::kPinned) return AllocatePinned(num_bytes);
   const size_t num = (num_bytes + kExtent - 1) / kExtent;
   if (num_taken_ + num > limit_extents_) {
-    return OutOfMemory(
-        fmt::format("device {}: all {} bytes for rows are taken", name_, limit_extents_ * kExtent));
+    return OutOfMemory(fmt::format("device {}: all {} for rows are taken", name_,
+                                   SizeText(limit_extents_ * kExtent)));
   }
   if (num_taken_ + num > capacity()) {
     const size_t least = num_taken_ + num;

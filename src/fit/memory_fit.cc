@@ -12,6 +12,7 @@
 #include "src/attention/prefill.h"
 #include "src/attention/rows.h"
 #include "src/base/checkpoints.h"
+#include "src/base/text/size_text.h"
 #include "src/kv/sequence_cache.h"
 #include "src/policy/row_scores.h"
 #include "src/policy/selectors.h"
@@ -54,9 +55,8 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
         "every tier");
   }
   if (PageFormat::Of(shape, request.kv_type).PageBytes() > kExtentBytes) {
-    return InvalidArgument(
-        fmt::format("a page of rows with a head size of {} is larger than {} bytes", shape.head_dim,
-                    kExtentBytes));
+    return InvalidArgument(fmt::format("a page of rows with a head size of {} is larger than {}",
+                                       shape.head_dim, SizeText(kExtentBytes)));
   }
   if (request.context < 1 || request.requests < 1 || request.prompt_tokens < 0 ||
       request.interval < 1) {
@@ -373,8 +373,9 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
   const MemoryOf memory(model, request, rows);
   FitBytes bytes = memory.Rows();
   if (request.kv_cap_bytes > 0 && bytes.t0 + bytes.t2 > request.kv_cap_bytes) {
-    return T0Full(fmt::format("the cap on the cache is {} bytes, and its rows take {}",
-                              request.kv_cap_bytes, bytes.t0 + bytes.t2));
+    const ComparedSizes sizes(request.kv_cap_bytes, bytes.t0 + bytes.t2);
+    return T0Full(
+        fmt::format("the cap on the cache is {}, and its rows take {}", sizes.first, sizes.second));
   }
   memory.AddOthers(&bytes);
   if (request.on_device || !BuffersGoBack(request)) return bytes;

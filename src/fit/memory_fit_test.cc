@@ -60,8 +60,7 @@ TEST(MemoryFit, RefusesWhatItCannotCountAndSaysWhy) {
   FitModel wide = SmolLm2();
   wide.shape.head_dim = 16384;
   EXPECT_EQ(error(wide, {.context = 1}),
-            "invalid argument: a page of rows with a head size of 16384 is larger than 2097152 "
-            "bytes");
+            "invalid argument: a page of rows with a head size of 16384 is larger than 2 MiB");
   EXPECT_EQ(error(SmolLm2(), {.context = 0}),
             "invalid argument: expected at least 1 request, 1 token of context, 0 of the prompt "
             "and an interval of 1, found 1, 0, 0 and 64");
@@ -70,7 +69,7 @@ TEST(MemoryFit, RefusesWhatItCannotCountAndSaysWhy) {
       "invalid argument: kv_cap_bytes: a cap on the cache cannot be combined with these tiers, "
       "which take caps on T0 and T1; a compressed cache without a T1 takes it");
   EXPECT_EQ(error(SmolLm2(), {.context = 100, .kv_cap_bytes = kMiB}),
-            "T0 full: the cap on the cache is 1048576 bytes, and its rows take 4194304");
+            "T0 full: the cap on the cache is 1 MiB, and its rows take 4 MiB");
 }
 
 TEST(MemoryFit, LayersOfFewerKvHeadsTakeFewerPages) {

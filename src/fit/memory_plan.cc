@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/attention/ggml_records.h"
+#include "src/model/loaded/loaded_model.h"
 #include "src/model/loaded/own_attention.h"
 
 namespace ebb {
@@ -108,7 +109,8 @@ Status CheckOptions(const EngineOptions& engine, const SessionOptions& session) 
 }  // namespace
 
 Result<FitModel> MeasureFitModel(const Model& model) {
-  const uint64_t program_bytes = ProgramBytes(model.weight_bytes());  // before graphs are planned
+  const uint64_t resident_weights = model.loaded().has_weights ? model.weight_bytes() : 0;
+  const uint64_t program_bytes = ProgramBytes(resident_weights);  // before graphs are planned
   EBB_ASSIGN_OR_RETURN(FitModel measured, FitModelOf(model));
   measured.program_bytes = program_bytes;
   return measured;

@@ -6,6 +6,7 @@
 
 #include "ebb/fit.h"
 #include "ebb/setting_fields.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb {
 namespace {
@@ -31,12 +32,6 @@ int Largest(int max, Fitting fits) {
     (fits(middle) ? low : high) = middle;
   }
   return static_cast<int>(low);
-}
-
-// Returns a size as text, such as "512 bytes", "1 KiB" or "90 MiB", rounded down, but never to 0.
-std::string SizeText(uint64_t bytes) {
-  if (bytes >= uint64_t{1} << 20) return fmt::format("{} MiB", bytes >> 20);
-  return bytes >= 1024 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} bytes", bytes);
 }
 
 FitSetting Make(const TierSetting& tiers) { return {TierOptionsText(tiers), tiers}; }
@@ -81,18 +76,20 @@ bool PlacesByPosition(const FitSetting& setting) {
 
 Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
   if (bytes.Memory() > limits.memory_bytes) {
-    return OutOfMemory(
-        fmt::format("the setting takes {} bytes of memory, and the limit is {} bytes",
-                    bytes.Memory(), limits.memory_bytes));
+    const ComparedSizes sizes(bytes.Memory(), limits.memory_bytes);
+    return OutOfMemory(fmt::format("the setting takes {} of memory, and the limit is {}",
+                                   sizes.first, sizes.second));
   }
   if (bytes.DeviceMemory() > limits.device_bytes) {
+    const ComparedSizes sizes(bytes.DeviceMemory(), limits.device_bytes);
     return OutOfMemory(
-        fmt::format("the setting takes {} bytes of the device's memory, and the limit is {} bytes",
-                    bytes.DeviceMemory(), limits.device_bytes));
+        fmt::format("the setting takes {} of the device's memory, and the limit is {}", sizes.first,
+                    sizes.second));
   }
   if (bytes.t1_disk > limits.disk_bytes) {
-    return StorageFull(fmt::format("T1 takes {} bytes on the disk, and {} bytes are free",
-                                   bytes.t1_disk, limits.disk_bytes));
+    const ComparedSizes sizes(bytes.t1_disk, limits.disk_bytes);
+    return StorageFull(
+        fmt::format("T1 takes {} on the disk, and {} are free", sizes.first, sizes.second));
   }
   return OkStatus();
 }
@@ -209,19 +206,18 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
     least = std::min(least, request.on_device ? bytes->DeviceMemory() : bytes->Memory());
   }
   if (least == kNone && !refused.ok()) return refused;
-  constexpr uint64_t kMiB = 1 << 20;
   if (request.on_device) {
     return OutOfMemory(fmt::format(
         "no setting of the tiers fits {} tokens into {} of the device's memory and {} of "
-        "the host's; the smallest takes {} MiB of the device's, {} of them weights",
+        "the host's; the smallest takes {} of the device's, {} of them weights",
         request.context, SizeText(limits.device_bytes), SizeText(limits.memory_bytes),
-        least / kMiB + 1, model.weight_bytes / kMiB));
+        SizeText(least), SizeText(model.weight_bytes)));
   }
   return OutOfMemory(
-      fmt::format("no setting of the tiers fits {} tokens into {}; the smallest takes {} MiB, "
+      fmt::format("no setting of the tiers fits {} tokens into {}; the smallest takes {}, "
                   "{} of them before any row",
-                  request.context, SizeText(limits.memory_bytes), least / kMiB + 1,
-                  (model.weight_bytes + model.program_bytes) / kMiB));
+                  request.context, SizeText(limits.memory_bytes), SizeText(least),
+                  SizeText(model.weight_bytes + model.program_bytes)));
 }
 
 }  // namespace ebb

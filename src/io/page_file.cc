@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/text/size_text.h"
 #include "src/io/page_batch.h"
 
 namespace ebb {
@@ -206,10 +207,9 @@ struct PageFile::Impl {
 
   Status Exhausted(size_t num_pages, size_t num_new) const {
     return T1Full(fmt::format(
-        "{} more pages of {} bytes need {} more bytes of disk, but {} of the page file's cap of {} "
-        "bytes are in use",
-        num_pages, options.page_bytes, num_new * segment_bytes(),
-        segments.num_reserved() * segment_bytes(), options.cap_bytes));
+        "{} more pages of {} need {} more of disk, but {} of the page file's cap of {} are in use",
+        num_pages, SizeText(options.page_bytes), SizeText(num_new * segment_bytes()),
+        SizeText(segments.num_reserved() * segment_bytes()), SizeText(options.cap_bytes)));
   }
 
   // Reserves disk space for the segments that have none; for none of them after an error.
@@ -260,9 +260,9 @@ Result<std::unique_ptr<PageFile>> PageFile::Create(const PageFileOptions& option
   Impl& f = *made->impl_;
   f.options = options;
   if (options.cap_bytes > 0 && options.cap_bytes < f.segment_bytes()) {
-    return InvalidArgument(
-        fmt::format("the page file's cap must hold a segment of {} bytes; got {}",
-                    f.segment_bytes(), options.cap_bytes));
+    const ComparedSizes sizes(f.segment_bytes(), options.cap_bytes);
+    return InvalidArgument(fmt::format("the page file's cap must hold a segment of {}; got {}",
+                                       sizes.first, sizes.second));
   }
   EBB_ASSIGN_OR_RETURN(f.file, PrivateFile::Create({.folder = options.folder,
                                                     .buffering = options.buffering,

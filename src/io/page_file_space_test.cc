@@ -132,8 +132,8 @@ TEST_F(PageFileSpaceTest, TheCapIsHardAndReachingItChangesNothing) {
   const Status status = file->Allocate(0, 5, &pages);
   EXPECT_EQ(status.code(), StatusCode::kT1Full);
   EXPECT_THAT(status.message(),
-              HasSubstr("5 more pages of 8192 bytes need 524288 more bytes of disk, but 1048576 of "
-                        "the page file's cap of 1572863 bytes are in use"));
+              HasSubstr("5 more pages of 8 KiB need 512 KiB more of disk, but 1 MiB of "
+                        "the page file's cap of 1.5 MiB are in use"));
   EXPECT_TRUE(pages.empty());
   EXPECT_EQ(file->stats().num_pages, 61u);
   EXPECT_LT(file->DiskBytes(), 3 * kMediumSegmentBytes);

@@ -191,7 +191,7 @@ TEST(SequenceCacheTest, ReachingTheCapChangesNothing) {
   const ArenaStats before = f.arena->stats();
   const Status status = f.cache->Append(21 * kRowsPerPage, 1);
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
-  EXPECT_THAT(status.message(), HasSubstr("of its cap of 2097152 bytes are mapped"));
+  EXPECT_THAT(status.message(), HasSubstr("of its cap of 2 MiB are mapped"));
   EXPECT_EQ(f.arena->stats().num_pages, before.num_pages);
   EXPECT_EQ(f.cache->positions(0).size(), 21u * kRowsPerPage);
   EXPECT_EQ(f.cache->positions(2).size(), 21u * kRowsPerPage - 1);

@@ -79,7 +79,7 @@ Status LoadParts(const GgufFile& file, const ModelOptions& options, LoadedModel*
   model->type_name = options.weights == WeightMode::kDequantize ? "F32" : MainTypeName(file);
   EBB_RETURN_IF_ERROR(
       model->library->LoadWeights(file, options.weights, options.for_device, model->buffers.get()));
-  model->fingerprint = file.Fingerprint();
+  if (model->has_weights) model->fingerprint = file.Fingerprint();
   model->vocab_model = model->library->TakeModel();
   model->chat = std::make_unique<ModelChat>(model->vocab_model.get(), options.chat_template);
   model->longest_token_bytes = LongestTokenBytes(*model->vocab_model);
@@ -133,6 +133,7 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
                                           : GgufFile::Of(options.contents, options.path));
   auto loaded = std::make_unique<LoadedModel>();
   loaded->for_device = options.for_device;
+  loaded->has_weights = options.weights != WeightMode::kUnread;
   if (Status status = LoadFrom(file, options, loaded.get()); !status.ok()) {
     return file.ErrorOfLoading(status);
   }

@@ -3,6 +3,7 @@
 // page in use has the page's address, and the extent at that address has the page's id; (4) extents
 // * kExtentBytes <= cap_bytes; (5) num_pledged is the sum of NumPledged() of all holders.
 #include "src/rows/arena.h"
+#include "src/base/text/size_text.h"
 
 #include <fmt/format.h>
 
@@ -131,8 +132,8 @@ struct Arena::Impl {
   Status AddExtent() {
     const auto refused = [this](const std::string& reason) {
       return OutOfMemory(
-          fmt::format("the system refused another 2 MiB for the cache, which has {} bytes: {}",
-                      extents.size() * kExtentBytes, reason));
+          fmt::format("the system refused another 2 MiB for the cache, which has {}: {}",
+                      SizeText(extents.size() * kExtentBytes), reason));
     };
     const Result<std::byte*> memory = options.device->Allocate(options.memory, kExtentBytes);
     if (!memory.ok()) {
@@ -261,8 +262,9 @@ Result<std::unique_ptr<Arena>> Arena::Create(const ArenaOptions& options) {
                     kExtentBytes, options.page_bytes));
   }
   if (options.cap_bytes < kExtentBytes) {
+    const ComparedSizes sizes(kExtentBytes, options.cap_bytes);
     return InvalidArgument(
-        fmt::format("a cap must be at least {} bytes; got {}", kExtentBytes, options.cap_bytes));
+        fmt::format("a cap must be at least {}; got {}", sizes.first, sizes.second));
   }
   std::unique_ptr<Arena> arena(new Arena);
   arena->impl_->options = options;
@@ -276,11 +278,10 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
   if (a.num_pledged > 0) {
     const size_t available = a.NumAvailable(holder == nullptr ? 0 : holder->NumPledged());
     if (a.num_reserved + num_pages > available) {
-      return a.Full(
-          fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes "
-                      "are left beside "
-                      "what is kept for other sequences",
-                      num_pages, a.options.page_bytes, available, a.options.cap_bytes));
+      return a.Full(fmt::format(
+          "the cache needs {} more pages of {}, but {} of its cap of {} are left "
+          "beside what is kept for other sequences",
+          num_pages, SizeText(a.options.page_bytes), available, SizeText(a.options.cap_bytes)));
     }
   }
   const size_t wanted = a.num_reserved + num_pages;
@@ -290,12 +291,11 @@ Status Arena::Reserve(size_t num_pages, const PageHolder* holder) {
     const SharedCap* const shared = a.options.shared_cap.get();
     const size_t mapped =
         shared != nullptr ? shared->mapped_bytes : a.extents.size() * kExtentBytes;
-    return a.Full(
-        fmt::format("the cache needs {} more pages of {} bytes, but {} of its cap of {} bytes are "
-                    "mapped{} and "
-                    "{} pages are free",
-                    num_pages, a.options.page_bytes, mapped, a.options.cap_bytes,
-                    shared != nullptr ? " by T0 and T2" : "", a.num_free));
+    return a.Full(fmt::format(
+        "the cache needs {} more pages of {}, but {} of its cap of {} are mapped{} and "
+        "{} pages are free",
+        num_pages, SizeText(a.options.page_bytes), SizeText(mapped), SizeText(a.options.cap_bytes),
+        shared != nullptr ? " by T0 and T2" : "", a.num_free));
   }
   const size_t num_empty_before = a.num_empty;
   for (size_t i = 0; i < num_new; ++i) {
@@ -315,8 +315,8 @@ Status Arena::SetFloor(PageHolder* holder, size_t num_pages) {
   const size_t available = a.NumAvailable(holder->NumPledged());
   if (pledged > available) {
     return a.Full(fmt::format(
-        "a floor of {} pages of {} bytes needs {} more, but {} of the cap of {} bytes are left",
-        num_pages, a.options.page_bytes, pledged, available, a.options.cap_bytes));
+        "a floor of {} pages of {} needs {} more, but {} of the cap of {} are left", num_pages,
+        SizeText(a.options.page_bytes), pledged, available, SizeText(a.options.cap_bytes)));
   }
   a.num_pledged = a.num_pledged - holder->NumPledged() + pledged;
   holder->floor = num_pages;

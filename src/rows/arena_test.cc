@@ -130,7 +130,7 @@ TEST(ArenaTest, TheCapIsHardAndReachingItChangesNothing) {
   const ArenaStats before = arena->stats();
   const Status reserved = arena->Reserve(2);
   EXPECT_EQ(reserved.code(), StatusCode::kT0Full);
-  EXPECT_THAT(reserved.message(), HasSubstr("4194304 of its cap of 4194304 bytes are mapped and "
+  EXPECT_THAT(reserved.message(), HasSubstr("4 MiB of its cap of 4 MiB are mapped and "
                                             "1 pages are free"));
   EXPECT_EQ(arena->stats().reserved_bytes, before.reserved_bytes);
   EXPECT_TRUE(owners.Add().ok());

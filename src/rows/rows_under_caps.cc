@@ -7,6 +7,7 @@
 
 #include "ebb/recent_windows.h"
 #include "src/base/page_units.h"
+#include "src/base/text/size_text.h"
 #include "src/io/page_file.h"
 #include "src/rows/arena.h"
 
@@ -57,11 +58,11 @@ Status CheckCaps(const EngineTiers& tiers, const ModelShape& shape, size_t page_
   const RowsAvailable rows = RowsUnderCaps(tiers, shape, page_bytes);
   const auto refuse = [&](std::string_view tier, uint64_t cap_bytes, bool in_file) {
     const size_t num_pages = PagesFor(between + 1) + 1;
+    const ComparedSizes sizes(cap_bytes, BytesOfPages(shape, page_bytes, in_file, num_pages));
     return InvalidArgument(fmt::format(
-        "{} of {} bytes is too small: an interval of {} rows and a page of {} are kept in reserve, "
+        "{} of {} is too small: an interval of {} rows and a page of {} are kept in reserve, "
         "so it needs {}",
-        tier, cap_bytes, between, kRowsPerPage,
-        BytesOfPages(shape, page_bytes, in_file, num_pages)));
+        tier, sizes.first, between, kRowsPerPage, sizes.second));
   };
   if (rows.t0 <= between) return refuse("T0", tiers.t0_cap_bytes, false);
   if (tiers.t1 != T1Place::kNone && rows.t1 <= between) {
@@ -74,11 +75,12 @@ Status CheckCapOfSelection(const EngineTiers& tiers, const ModelShape& shape, si
                            size_t num_rows) {
   const uint64_t needed = BytesOfPages(shape, page_bytes, /*in_file=*/false, PagesFor(num_rows));
   if (tiers.t0_cap_bytes == 0 || tiers.t0_cap_bytes >= needed) return OkStatus();
+  const ComparedSizes sizes(tiers.t0_cap_bytes, needed);
   return InvalidArgument(
       "tiers.t0_cap_bytes",
-      fmt::format("{} bytes are too few: where selected rows are read, T0 holds {} rows and those "
+      fmt::format("{} are too few: where selected rows are read, T0 holds {} rows and those "
                   "of a step, {} in all, so it needs {}",
-                  tiers.t0_cap_bytes, RowsInT0Text(kNewestBesideSelectedT1), num_rows, needed));
+                  sizes.first, RowsInT0Text(kNewestBesideSelectedT1), num_rows, sizes.second));
 }
 
 }  // namespace ebb

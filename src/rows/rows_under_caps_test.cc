@@ -54,13 +54,13 @@ TEST(CheckCaps, RefusesACapThatHoldsNoMoreThanTheReserve) {
   const std::vector<Refused> refused = {
       {{.t0_cap_bytes = 3 * kCapExtent - 1},
        "T0 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-       "reserve, so it needs 6291456"},
+       "reserve, so it needs 6291456 bytes"},
       {{.t1 = T1Place::kHost, .t1_cap_bytes = 3 * kCapExtent - 1},
        "T1 of 6291455 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-       "reserve, so it needs 6291456"},
+       "reserve, so it needs 6291456 bytes"},
       {{.t1_cap_bytes = kCapSegments - 1},
        "T1 of 31457279 bytes is too small: an interval of 64 rows and a page of 64 are kept in "
-       "reserve, so it needs 31457280"},
+       "reserve, so it needs 31457280 bytes"},
   };
   for (const Refused& c : refused) {
     const Status status = CheckCaps(c.tiers, kSmallShape, kSmallPageBytes, kCapInterval);
@@ -88,9 +88,10 @@ TEST(CheckCapOfSelection, RefusesACapThatDoesNotHoldTheRowsOfAStep) {
   const Status status = check(5 * kCapExtent - 1, 384);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "tiers.t0_cap_bytes");
-  EXPECT_EQ(status.message(),
-            "10485759 bytes are too few: where selected rows are read, T0 holds the first 64 and "
-            "the newest 193 to 256 rows and those of a step, 384 in all, so it needs 10485760");
+  EXPECT_EQ(
+      status.message(),
+      "10485759 bytes are too few: where selected rows are read, T0 holds the first 64 and "
+      "the newest 193 to 256 rows and those of a step, 384 in all, so it needs 10485760 bytes");
   EXPECT_TRUE(check(5 * kCapExtent, 384).ok());
   EXPECT_EQ(check(5 * kCapExtent, 449).code(), StatusCode::kInvalidArgument);
   // With a short context the step has fewer rows.

@@ -292,6 +292,9 @@ PlacementInput Sequence::MakePlacementInput(StepKind kind, int new_tokens) const
 }
 
 Status Sequence::CheckStep(std::span<const Token> tokens) const {
+  if (!core_->model->loaded().has_weights) {
+    return InvalidArgument("the model was loaded without its weights (WeightMode::kUnread)");
+  }
   EBB_RETURN_IF_ERROR(health_.CheckUnbroken());
   EBB_RETURN_IF_ERROR(CheckTokens(tokens));
   return CheckRoomAfterRotation(tokens.size());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/attention/ggml_records.h"
+#include "src/base/text/size_text.h"
 #include "src/rows/compressed_pages.h"
 #include "src/step/device/device_use.h"
 #include "src/step/device/ggml_rows.h"
@@ -57,8 +58,9 @@ Result<TierStores> TierStores::Create(const EngineOptions& options, const Loaded
     return RefuseCapOfCache();
   }
   if (t0_cap > 0 && t0_cap < least_cap) {
-    return InvalidArgument("kv_cap_bytes",
-                           fmt::format("expected at least {} bytes, found {}", least_cap, t0_cap));
+    const ComparedSizes sizes(least_cap, t0_cap);
+    return InvalidArgument(
+        "kv_cap_bytes", fmt::format("expected at least {}, found {}", sizes.first, sizes.second));
   }
   std::shared_ptr<SharedCap> of_t0_and_t2;
   if (options.tiers.has_value()) {
@@ -99,8 +101,8 @@ Status TierStores::CreateDevice(const EngineOptions& options, const LoadedModel&
   const std::string& name = options.device.name;
   const uint64_t memory = options.device.memory_bytes;
   if (memory > 0 && memory < kExtentBytes) {
-    return InvalidArgument(fmt::format("device {}: a memory of {} bytes; T0 takes at least {}",
-                                       name, memory, kExtentBytes));
+    return InvalidArgument(fmt::format("device {}: a memory of {}; T0 takes at least {}", name,
+                                       SizeText(memory), SizeText(kExtentBytes)));
   }
   if (format.type != RowType::kF16) {
     return Unsupported(fmt::format("device {}: rows are kept as f16 there", name));

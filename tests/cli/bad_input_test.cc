@@ -77,13 +77,21 @@ std::vector<Case> Cases() {
       {"SmallKvCap",
        run + "--kv-cap 1000",
        kUsage,
-       {"--kv-cap: expected at least 2097152 bytes, found 1000"}},
-      {"SmallT0", run + "--t0 50", kUsage, {"T0: a cap", "50"}},
+       {"--kv-cap: 1000 bytes; did you mean 1000MiB?"}},
+      {"SmallT0", run + "--t0 50", kUsage, {"T0: 50 bytes; did you mean 50% or 50MiB?"}},
+      {"SmallCapOfT0", run + "--t0 50KiB", kUsage, {"T0: a cap", "at least 2 MiB; got 50 KiB"}},
+      {"SmallCapOfTheCache",
+       run + "--kv-cap 50KiB",
+       kUsage,
+       {"--kv-cap: expected at least 2 MiB, found 50 KiB"}},
+      {"SmallT1", run + "--t1 host,100", kUsage, {"T1: 100 bytes; did you mean 100MiB?"}},
+      {"EvictWithoutPercent", run + "--evict 10", kUsage, {"did you mean 10%?"}},
+      {"T2WithoutPercent", run + "--t2 25:int8", kUsage, {"did you mean 25%?"}},
       {"KvCapAndTiers",
        run + "--kv-cap 8MiB --t0 50%",
        kUsage,
        {"--kv-cap: cannot be combined with these tiers", "a compressed cache without a T1"}},
-      {"SmallDevice", run + "--device ggml-cpu:memory=1", kUsage, {"memory of 1 bytes"}},
+      {"SmallDevice", run + "--device ggml-cpu:memory=1", kUsage, {"1 bytes; did you mean 1GiB?"}},
       {"BadGranularity", run + "--granularity row", kUsage, {"--granularity", "token", "row"}},
       {"BadBudget", run + "--policy h2o --budget lots", kUsage, {"--budget", "lots"}},
       {"SmallBudget",
@@ -293,7 +301,7 @@ TEST_F(HardTimesTest, ACapReachedInMidGenerationEndsTheTextWithItsCode) {
       "--rope-factor 16 --kv-type f32 --kv-cap 2MiB -f LONG -m MODEL";
   const ProgramEnd end = Run(cap);
   EXPECT_EQ(end.exit_code, kLimit) << end.err;
-  EXPECT_THAT(end.err, HasSubstr("cap of 2097152 bytes"));
+  EXPECT_THAT(end.err, HasSubstr("cap of 2 MiB"));
   EXPECT_EQ(json::parse(LastLine(end.err))["finish_reason"], "cap");
   EXPECT_NE(end.out, "");
 }

@@ -238,7 +238,7 @@ TEST_F(ChatTest, ATurnThatOutgrowsTheCacheIsTakenBackAndTheConversationGoesOn) {
     std::string limit;
     std::string message;
   } cases[] = {{"--policy attention --budget 400 --sinks 2 --window 8", "ebb: budget of 400 rows"},
-               {"--kv-type f32 --kv-cap 2MiB", "cap of 2097152 bytes"},
+               {"--kv-type f32 --kv-cap 2MiB", "cap of 2 MiB"},
                {"--context 400", "ebb: the context of 400 tokens is full"}};
   const std::string long_line(1500, '.');
   for (const auto& [limit, message] : cases) {

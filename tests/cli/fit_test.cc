@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "src/base/sanitizers.h"
@@ -38,6 +40,11 @@ class FitTest : public testing::Test {
     json record = json::parse(LastLine(text), nullptr, false);
     EXPECT_TRUE(record.is_object()) << text;
     return record;
+  }
+  // The text with its lines joined.
+  static std::string Joined(std::string text) {
+    std::ranges::replace(text, '\n', ' ');
+    return text;
   }
   // -n: tokens after a prompt of one.
   static ProgramEnd Run(const std::string& command) {
@@ -95,8 +102,40 @@ TEST_F(FitTest, TheTableNamesWhatWasMeasuredAndWhatWasComputed) {
   for (const char* part :
        {"measured: memory ", "computed: all else", "--t0 50% --t1 file", "--t1 none --t2 old:int4",
         "--evict 10%", "The gentlest that fits: full"}) {
-    EXPECT_THAT(end.out, HasSubstr(part));
+    EXPECT_THAT(Joined(end.out), HasSubstr(part));
   }
+}
+
+TEST_F(FitTest, TheTextHasEightyColumnsAndEndsWithACommandThatRuns) {
+  const struct {
+    std::string arguments;
+    std::string command;
+  } cases[] = {
+      {"--context 200", "ebb chat --threads 1 -m " + model_->path() + " --context 200"},
+      {"--context 200 --t2 50%:int8 --requests 3", "ebb serve --threads 1 -m " + model_->path() +
+                                                       " --context 200 --t2 50%:int8 "
+                                                       "--max-running 3"},
+      {"--context 200 --policy h2o --t1 file:/tmp", "ebb chat --threads 1 -m " + model_->path() +
+                                                          " --context 200 --policy h2o "
+                                                          "--t1 file:/tmp"}};
+  for (const auto& [arguments, command] : cases) {
+    const ProgramEnd end = Fit(arguments);
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+    std::istringstream lines(end.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+    std::string last = end.out.substr(end.out.find("\n\nebb ") + 2);
+    last.pop_back();
+    for (size_t at = 0; (at = last.find(" \\\n   ")) != std::string::npos;) last.erase(at, 6);
+    EXPECT_EQ(last, command);
+  }
+}
+
+TEST_F(FitTest, WhereNothingFitsAShorterContextIsSuggested) {
+  const ProgramEnd end = Fit("--context 250 --requests 5000 --memory 512MiB");
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_THAT(end.out, HasSubstr("no setting of the tiers fits 250 tokens into 512 MiB"));
+  EXPECT_THAT(Joined(end.out), testing::ContainsRegex("[0-9]+ tokens fit with .*:  ebb serve "));
+  EXPECT_THAT(Joined(end.out), testing::ContainsRegex("--max-running 5000.* --context [0-9]+ $"));
 }
 
 TEST_F(FitTest, MeasuredStepsPredictTokensPerSecond) {
@@ -111,8 +150,9 @@ TEST_F(FitTest, MeasuredStepsPredictTokensPerSecond) {
     EXPECT_GT(setting["tokens_per_s"].get<double>(), 0) << setting;
     EXPECT_LT(setting["tokens_per_s"].get<double>(), 1 / measured["step_s"].get<double>());
   }
-  EXPECT_THAT(Fit("--context 200 --measure").out, HasSubstr("tokens/s from a step of "));
-  EXPECT_THAT(Fit("--context 200").out, HasSubstr("(--measure: what this machine reaches)"));
+  EXPECT_THAT(Joined(Fit("--context 200 --measure").out), HasSubstr("tokens/s from a step of "));
+  EXPECT_THAT(Joined(Fit("--context 200").out),
+              HasSubstr("(--measure: what this machine reaches)"));
   const ProgramEnd on_device = Fit("--context 200 --measure --device ggml-cpu");
   EXPECT_EQ(on_device.exit_code, 2);
   EXPECT_THAT(on_device.err, HasSubstr("--measure: the speed of a device is not predicted"));
@@ -137,9 +177,9 @@ TEST_F(FitTest, WhatRunRefusesIsRefused) {
   const struct {
     std::string arguments;
     std::string message;
-  } cases[] = {{"--t0 50", "T0: a cap must be at least 2097152 bytes; got 50"},
+  } cases[] = {{"--t0 50KiB", "T0: a cap must be at least 2 MiB; got 50 KiB"},
                {"--device ggml-cpu --t1 file --t1-mode compute", "T1 mode compute: rows of a file"},
-               {"--device ggml-cpu:memory=1MiB", "a memory of 1048576 bytes"},
+               {"--device ggml-cpu:memory=1MiB", "a memory of 1 MiB"},
                {"--context 100000", "100000"}};
   for (const auto& [arguments, message] : cases) {
     const ProgramEnd fit = Fit(arguments);
@@ -200,7 +240,7 @@ TEST_F(FitTest, TiersThatDoNotFitNameTheLimit) {
   const ProgramEnd run = Run("-n 100 --memory 1MiB --t0 50% --t1 file -m " + model_->path());
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.err, HasSubstr("--memory: the setting takes "));
-  EXPECT_THAT(run.err, HasSubstr(" bytes of memory, and the limit is 1048576 bytes"));
+  EXPECT_THAT(run.err, HasSubstr(" MiB of memory, and the limit is 1 MiB"));
 }
 
 TEST_F(FitTest, MoreRequestsTakeMore) {

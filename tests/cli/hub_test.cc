@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
 #include "tests/support/child_process.h"
+#include "tests/support/gguf_edit.h"
 #include "tests/support/hub/fake_hub.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,6 +25,7 @@ namespace ebb {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -114,7 +117,7 @@ TEST_F(HubTest, ListAndRemove) {
   EXPECT_THAT(end.err, HasSubstr("stands for several models"));
   end = Ebb("rm hf:tide/Tide-GGUF:Q8_0");
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.err, HasSubstr("removed hf:tide/Tide-GGUF:Q8_0: 9000 bytes\n"));
+  EXPECT_THAT(end.err, HasSubstr("removed hf:tide/Tide-GGUF:Q8_0: 8.8 KiB\n"));
   end = Ebb("rm --json hf:tide/Tide-GGUF");
   EXPECT_EQ(nlohmann::json::parse(end.out)["bytes_freed"], bytes_.size());
   EXPECT_EQ(Ebb("list").out, "");
@@ -132,6 +135,120 @@ TEST_F(HubTest, AMirroredModelIsListedAndRemoved) {
   const ProgramEnd end = Ebb("rm smollm2-135m");
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_FALSE(fs::exists(path));
+}
+
+// A header of a model on the hub gives the estimate of the whole file.
+TEST_F(HubTest, FitReadsTheHeaderAlone) {
+  const std::string fit = "fit --json --quiet --threads 1 --context 200 -m ";
+  const auto whole = nlohmann::json::parse(Ebb(fit + tiny_.path()).out);
+  for (const char* model : {"hf:tide/Tide-GGUF", "ollama:tide:1b"}) {
+    const ProgramEnd end = Ebb(fit + model);
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+    const auto header = nlohmann::json::parse(end.out);
+    EXPECT_EQ(header["model"], whole["model"]);
+    ASSERT_EQ(header["settings"].size(), whole["settings"].size());
+    for (size_t i = 0; i < whole["settings"].size(); ++i) {
+      auto of_header = header["settings"][i]["bytes"], of_whole = whole["settings"][i]["bytes"];
+      EXPECT_GT(of_header["weights"], 0);
+      of_header.erase("program");  // measured
+      of_whole.erase("program");
+      EXPECT_EQ(of_header, of_whole);
+    }
+  }
+  EXPECT_EQ(Ebb("list").out, "");
+  EXPECT_FALSE(fs::exists(folder_.File("hf")));
+  // The second time the hub is asked for the model's revision alone.
+  (void)hub_.cdn().TakeRequests();
+  ProgramEnd end = Ebb("fit --threads 1 --context 200 -m hf:tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, Not(HasSubstr("fetched")));
+  EXPECT_EQ(hub_.cdn().TakeRequests().size(), 0U);
+  EXPECT_TRUE(end.out.ends_with("\n\nebb chat --threads 1 --context 200 -m hf:tide/Tide-GGUF\n"))
+      << end.out;
+  // Another revision is another file.
+  FakeRepo& repo = hub_.repos["tide/Tide-GGUF"];
+  repo.commit = std::string(40, 'b');
+  repo.files["Tide-Q4_K_M.gguf"] = bytes_ + "more";
+  end = Ebb("fit --threads 1 --context 200 -m hf:tide/Tide-GGUF");
+  EXPECT_THAT(end.err, HasSubstr("fetched the header of Tide-Q4_K_M.gguf"));
+  end = Ebb("fit --measure -m hf:tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("`ebb pull hf:tide/Tide-GGUF` fetches them"));
+}
+
+TEST_F(HubTest, AHeaderIsNoModel) {
+  ASSERT_EQ(Ebb("fit --threads 1 --context 200 -m hf:tide/Tide-GGUF").exit_code, 0);
+  std::string header;
+  for (const auto& entry : fs::recursive_directory_iterator(folder_.File("cache/ebb/headers"))) {
+    if (entry.is_regular_file()) header = entry.path();
+  }
+  ASSERT_TRUE(header.ends_with("/Tide-Q4_K_M.gguf-header"));
+  EXPECT_EQ(fs::file_size(header), bytes_.size());
+  ProgramEnd end = Ebb("run --raw -n 1 -p x -m " + header);
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("found the metadata that `ebb fit` fetched"));
+  // The model itself is fetched where it is needed, and then used.
+  end = Ebb("run --raw -n 2 -p tide --threads 1 -hf tide/Tide-GGUF");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("fetching Tide-Q4_K_M.gguf"));
+  (void)hub_.hub().TakeRequests();
+  EXPECT_EQ(Ebb("fit --threads 1 --context 200 -m hf:tide/Tide-GGUF").exit_code, 0);
+  EXPECT_EQ(hub_.hub().TakeRequests().size(), 0U);
+}
+
+TEST_F(HubTest, FitReadsTheHeadersOfAllPartsAndRefusesBadOnes) {
+  auto edit = GgufEdit::Open(tiny_.path());
+  ASSERT_TRUE(edit.ok());
+  const auto first = edit->SaveInParts(folder_.File("Tide-BF16"), 2);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  FakeRepo& repo = hub_.repos["tide/Tide-GGUF"];
+  for (const std::string name :
+       {"Tide-BF16-00001-of-00002.gguf", "Tide-BF16-00002-of-00002.gguf"}) {
+    std::ifstream file(folder_.File(name), std::ios::binary);
+    repo.files["BF16/" + name] = {std::istreambuf_iterator<char>(file), {}};
+  }
+  const std::string fit = "fit --json --threads 1 --context 200 -m ";
+  ProgramEnd end = Ebb(fit + "hf:tide/Tide-GGUF:BF16");
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  const auto parts = nlohmann::json::parse(end.out);
+  const auto whole = nlohmann::json::parse(Ebb(fit + tiny_.path()).out);
+  EXPECT_EQ(parts["settings"][0]["bytes"]["weights"], whole["settings"][0]["bytes"]["weights"]);
+  // A file whose metadata ends too early, a name that the hub has not, and no hub.
+  end = Ebb(fit + "hf:tide/Tide-GGUF:Q8_0");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("is no GGUF file"));
+  end = Ebb(fit + "hf:tide/Tide-GGUF:Q2_K");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("it has BF16, Q4_K_M, Q8_0"));
+  EXPECT_THAT(Ebb(fit + "hf:tide/None").err, HasSubstr("no repository hf:tide/None"));
+  ProgramRun offline = RunOf(fit + "hf:tide/Tide-GGUF");
+  offline.environment.emplace_back("HF_HUB_OFFLINE", "1");
+  EXPECT_THAT(RunEbb(offline).err, HasSubstr("HF_HUB_OFFLINE forbids to ask the hub"));
+}
+
+TEST_F(HubTest, FitListsWhatFitsWithoutARequest) {
+  ProgramEnd end = Ebb("fit --list --memory 8GiB");
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, ContainsRegex("hf:Qwen/Qwen3-8B-GGUF:Q4_K_M +[0-9.]+ GiB +full +[0-9]+\n"));
+  EXPECT_THAT(end.out, ContainsRegex("hf:Qwen/Qwen3-32B-GGUF:Q4_K_M +[0-9.]+ GiB +no +-\n"));
+  EXPECT_THAT(end.out, ContainsRegex("smollm2-135m +after `ebb pull` \\(0.1 GB\\)\n"));
+  EXPECT_TRUE(end.out.ends_with("\n\nebb chat -m hf:Qwen/Qwen3-8B-GGUF:Q4_K_M --context 8192\n"))
+      << end.out;
+  std::istringstream lines(end.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  end = Ebb("fit --list --json --memory 5GiB --context 32768");
+  const auto record = nlohmann::json::parse(LastLine(end.out));
+  EXPECT_EQ(record["model"], "hf:Qwen/Qwen3-32B-GGUF:Q4_K_M");
+  EXPECT_EQ(record["fits"], false);
+  EXPECT_THAT(record["why_not"].get<std::string>(),
+              HasSubstr("no setting of the tiers fits 32768"));
+  EXPECT_THAT(end.out, HasSubstr("\"setting\":\"--t1 none --t2 old:int"));
+  EXPECT_EQ(hub_.hub().TakeRequests().size(), 0U);
+  for (const char* more : {" -m pebble", " --device ggml-cpu", " --measure"}) {
+    end = Ebb(std::string("fit --list") + more);
+    EXPECT_EQ(end.exit_code, 2) << more;
+    EXPECT_THAT(end.err, HasSubstr("--list")) << more;
+  }
 }
 
 TEST_F(HubTest, TwoProcessesFetchOnce) {

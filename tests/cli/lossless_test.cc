@@ -101,7 +101,7 @@ TEST_F(LosslessTest, ASelectionsCapOnT0IsCheckedAtTheStart) {
     const ProgramEnd small = RunEbb(run + " --t0 9MiB " + selection);
     EXPECT_EQ(small.exit_code, 2) << small.err;
     EXPECT_EQ(small.out, "");
-    EXPECT_THAT(small.err, HasSubstr("ebb: --t0: 9437184 bytes are too few"));
+    EXPECT_THAT(small.err, HasSubstr("ebb: --t0: 9 MiB are too few"));
     EXPECT_THAT(small.err, HasSubstr("so it needs 10485760"));
     const ProgramEnd enough = RunEbb(run + " --t0 10485760 " + selection);
     EXPECT_EQ(enough.exit_code, 0) << enough.err;

@@ -32,6 +32,18 @@ class ProfileTest : public testing::Test {
   TinyModel model_;
 };
 
+TEST_F(ProfileTest, TheTextShowsTheRowsOfEachTier) {
+  const ProgramEnd end = Profile(
+      "-n 60 -p tide --quiet --t0 50% --t1 host --t2 30% --evict 10% --window 8 --interval 8");
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out,
+              testing::ContainsRegex(
+                  "\ntiers at the end +T0 [0-9]+ rows, [0-9.]+ [KM]iB; T1 [0-9]+ rows, "
+                  "[0-9.]+ [KM]iB; T2 [0-9]+ rows, [0-9.]+ [KM]iB; [0-9]+ rows evicted\n"));
+  EXPECT_THAT(Profile("-n 4 -p tide --quiet").out,
+              testing::ContainsRegex("\ntiers at the end +T0 [0-9]+ rows, [0-9.]+ [KM]iB\n"));
+}
+
 TEST_F(ProfileTest, TheRecordHoldsEveryFigure) {
   const ProgramEnd end = Profile(
       "-n 60 -p tide --json --quiet --t0 50% --t1 host --t2 30% --evict 10% --window 8 --interval "

@@ -53,6 +53,18 @@ class HeaderReader {
     return true;
   }
 
+  // Skips an entry of the table of tensors. Returns false if the bytes end within it.
+  bool SkipTensor() {
+    const bool has_name = Text().has_value();
+    const auto num_dims = Number<uint32_t>();
+    if (!has_name || !num_dims) return false;
+    const uint64_t size = *num_dims * sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t);
+    if (size > rest_.size()) return false;
+    rest_.remove_prefix(size);
+    return true;
+  }
+  [[nodiscard]] size_t num_left() const { return rest_.size(); }
+
   static constexpr uint32_t kNumber32 = 4;
   static constexpr uint32_t kText = 8;
   static constexpr uint32_t kArray = 9;
@@ -81,7 +93,38 @@ class HeaderReader {
   std::string_view rest_;
 };
 
+constexpr std::string_view kMagic = "GGUF";
+
+// Counts holds the numbers of tensors and of values that follow the version of a GGUF file.
+struct Counts {
+  uint64_t tensors = 0;
+  uint64_t values = 0;
+};
+std::optional<Counts> ReadCounts(HeaderReader* reader) {
+  const auto version = reader->Number<uint32_t>();
+  const auto tensors = reader->Number<uint64_t>();
+  const auto values = reader->Number<uint64_t>();
+  if (!version || *version < 2 || !tensors || !values) return std::nullopt;
+  return Counts{.tensors = *tensors, .values = *values};
+}
+
 }  // namespace
+
+std::optional<uint64_t> MetadataLength(std::string_view bytes) {
+  if (!bytes.starts_with(kMagic)) return std::nullopt;
+  HeaderReader reader(bytes.substr(kMagic.size()));
+  const auto counts = ReadCounts(&reader);
+  if (!counts) return std::nullopt;
+  for (uint64_t i = 0; i < counts->values; ++i) {
+    const bool has_key = reader.Text().has_value();
+    const auto type = reader.Number<uint32_t>();
+    if (!has_key || !type || !reader.SkipValue(*type)) return std::nullopt;
+  }
+  for (uint64_t i = 0; i < counts->tensors; ++i) {
+    if (!reader.SkipTensor()) return std::nullopt;
+  }
+  return bytes.size() - reader.num_left();
+}
 
 GgufHeader ReadGgufHeader(const std::string& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
@@ -90,14 +133,11 @@ GgufHeader ReadGgufHeader(const std::string& path) {
   file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   bytes.resize(static_cast<size_t>(file.gcount()));
   GgufHeader header;
-  constexpr std::string_view kMagic = "GGUF";
   if (!bytes.starts_with(kMagic)) return header;
   HeaderReader reader(std::string_view(bytes).substr(kMagic.size()));
-  const auto version = reader.Number<uint32_t>();
-  const auto num_tensors = reader.Number<uint64_t>();
-  const auto num_values = reader.Number<uint64_t>();
-  if (!version || *version < 2 || !num_tensors || !num_values) return header;
-  for (uint64_t i = 0; i < *num_values; ++i) {
+  const auto counts = ReadCounts(&reader);
+  if (!counts) return header;
+  for (uint64_t i = 0; i < counts->values; ++i) {
     const auto key = reader.Text();
     const auto type = reader.Number<uint32_t>();
     if (!key || !type) break;

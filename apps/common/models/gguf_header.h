@@ -2,7 +2,10 @@
 #ifndef EBB_APPS_PULL_GGUF_HEADER_H_
 #define EBB_APPS_PULL_GGUF_HEADER_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace ebb::cli {
 
@@ -13,6 +16,10 @@ struct GgufHeader {
 };
 // Reads at most the first mebibyte of the file. Returns empty fields if the file cannot be read.
 [[nodiscard]] GgufHeader ReadGgufHeader(const std::string& path);
+
+// Returns the length of the metadata and the table of tensors with which a GGUF file begins, or
+// nothing if `bytes`, the beginning of a file, end within them or hold something else.
+[[nodiscard]] std::optional<uint64_t> MetadataLength(std::string_view bytes);
 
 }  // namespace ebb::cli
 

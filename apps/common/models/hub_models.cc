@@ -104,6 +104,36 @@ Result<std::vector<HubFile>> ListedParts(const ModelName& name, const HubListing
   return parts;
 }
 
+// HubParts are the files of a model at a commit.
+struct HubParts {
+  std::string commit;
+  std::vector<HubFile> files;
+};
+
+// Asks the hub for the files that the name means.
+Result<HubParts, HttpFailure> ListParts(const ModelName& name, const FetchSettings& settings,
+                                        HttpClient* client) {
+  const Result<HubListing, HttpFailure> listing = ListHubFiles(client, name.repo);
+  if (!listing.ok()) return listing.error();
+  if (listing->num_refused > 0 && settings.http.say) {
+    settings.http.say(fmt::format("hf:{} lists {} file names that leave its folder; ignored",
+                                  name.repo, listing->num_refused));
+  }
+  Result<std::vector<HubFile>> files = ListedParts(name, *listing);
+  if (!files.ok()) return HttpFailure{HttpFailure::Kind::kFinal, files.status()};
+  return HubParts{.commit = listing->commit, .files = *std::move(files)};
+}
+
+// Returns a description of the file's download that lacks the place of the file.
+FileDownload DownloadOf(const std::string& repo, const std::string& commit, const HubFile& file) {
+  return {.url = HubFileUrl(repo, commit, file.path),
+          .token = HubToken(),
+          .path = {},
+          .sha256 = file.sha256,
+          .bytes = file.bytes,
+          .explain = [repo](const HttpAnswer& answer) { return ExplainHubAnswer(answer, repo); }};
+}
+
 bool HasBlob(const CachedRepo& repo, const HubFile& file) {
   std::error_code error;
   return fs::file_size(repo.Blob(file.sha256), error) == file.bytes && !error;
@@ -141,14 +171,9 @@ Status FetchHubFile(const CachedRepo& repo, const std::string& commit, const Hub
         settings.http.say(fmt::format("fetching {} ({} MB)", name, file.bytes / kMegabyte));
       }
       FetchProgress progress(name, settings.quiet);
-      const FileDownload download = {
-          .url = HubFileUrl(repo.repo(), commit, file.path),
-          .token = HubToken(),
-          .path = repo.Blob(file.sha256),
-          .sha256 = file.sha256,
-          .bytes = file.bytes,
-          .explain = [&](const HttpAnswer& a) { return ExplainHubAnswer(a, repo.repo()); },
-          .on_progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); }};
+      FileDownload download = DownloadOf(repo.repo(), commit, file);
+      download.path = repo.Blob(file.sha256);
+      download.on_progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); };
       const auto hash = DownloadFile(client, download);
       if (!hash.ok()) return hash.status();
     }
@@ -196,30 +221,41 @@ Result<StoredModel> PullHubModel(const ModelName& name, const FetchSettings& set
     return NotFound(fmt::format("a model has nowhere to go: {}", kNoCacheFolder));
   }
   HttpClient client(settings.http);
-  const Result<HubListing, HttpFailure> listing = ListHubFiles(&client, name.repo);
-  if (!listing.ok()) {
-    const HttpFailure& failure = listing.error();
+  const Result<HubParts, HttpFailure> parts = ListParts(name, settings, &client);
+  if (!parts.ok()) {
+    const HttpFailure& failure = parts.error();
     if (failure.kind == HttpFailure::Kind::kFinal || !stored.ok()) return failure.status;
     if (settings.http.say) {
       settings.http.say(fmt::format("{}; using the file that is there", failure.status.message()));
     }
     return stored;
   }
-  if (listing->num_refused > 0 && settings.http.say) {
-    settings.http.say(fmt::format("hf:{} lists {} file names that leave its folder; ignored",
-                                  name.repo, listing->num_refused));
-  }
-  EBB_ASSIGN_OR_RETURN(const std::vector<HubFile> parts, ListedParts(name, *listing));
   const CachedRepo repo(name.repo);
-  for (const HubFile& part : parts) {
-    EBB_RETURN_IF_ERROR(FetchHubFile(repo, listing->commit, part, settings, &client));
+  for (const HubFile& part : parts->files) {
+    EBB_RETURN_IF_ERROR(FetchHubFile(repo, parts->commit, part, settings, &client));
   }
   // Only now that all files are stored, refs/main moves to their commit, since other programs look
   // for files there.
-  EBB_RETURN_IF_ERROR(repo.SetMainCommit(listing->commit));
-  std::optional<StoredModel> model = StoredIn(repo, listing->commit, parts.front().path);
+  EBB_RETURN_IF_ERROR(repo.SetMainCommit(parts->commit));
+  std::optional<StoredModel> model = StoredIn(repo, parts->commit, parts->files.front().path);
   if (!model) return NotFound(fmt::format("{} was removed meanwhile", name.text));
   return *std::move(model);
+}
+
+Result<std::vector<FileDownload>> HubDownloads(const ModelName& name, const FetchSettings& settings,
+                                               HttpClient* client) {
+  if (HubIsOffline()) {
+    return NotFound(fmt::format("{} is not in {}, and HF_HUB_OFFLINE forbids to ask the hub",
+                                name.text, HubCacheFolder()));
+  }
+  const Result<HubParts, HttpFailure> parts = ListParts(name, settings, client);
+  if (!parts.ok()) return parts.error().status;
+  std::vector<FileDownload> downloads;
+  for (const HubFile& file : parts->files) {
+    downloads.push_back(DownloadOf(name.repo, parts->commit, file));
+    downloads.back().path = fs::path(file.path).filename().string();
+  }
+  return downloads;
 }
 
 std::vector<StoredModel> StoredHubModels() {

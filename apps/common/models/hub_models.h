@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "apps/common/models/net/file_download.h"
 #include "apps/common/models/remote_models.h"
 
 namespace ebb::cli {
@@ -18,6 +19,11 @@ namespace ebb::cli {
 [[nodiscard]] bool IsHubChoice(const ModelName& name, const StoredModel& found);
 [[nodiscard]] Result<StoredModel> PullHubModel(const ModelName& name,
                                                const FetchSettings& settings);
+// Returns the downloads of the model's files, whose paths are names without a folder. Errors: see
+// ListHubFiles().
+[[nodiscard]] Result<std::vector<FileDownload>> HubDownloads(const ModelName& name,
+                                                             const FetchSettings& settings,
+                                                             HttpClient* client);
 [[nodiscard]] std::vector<StoredModel> StoredHubModels();
 [[nodiscard]] Result<uint64_t> RemoveHubModel(const ModelName& name);
 

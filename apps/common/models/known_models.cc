@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/models/reasoners.h"
+#include "apps/common/models/remote_models.h"
 
 namespace ebb::cli {
 namespace {
@@ -193,6 +194,12 @@ Result<std::string> FindModelFile(const std::string& given) {
   const KnownModel* model = given.empty() ? &kModels[0] : FindKnownModel(given);
   std::error_code error;
   if (model == nullptr) {
+    if (given.ends_with(kHeaderExtension)) {
+      return InvalidArgument(fmt::format(
+          "-m {}: expected a model, found the metadata that `ebb fit` fetched of one, without "
+          "weights",
+          given));
+    }
     if (LooksLikeAFile(given) || std::filesystem::exists(given, error)) return given;
     const std::string meant = MeantModel(given);
     return NotFound(fmt::format(

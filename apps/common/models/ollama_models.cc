@@ -156,6 +156,32 @@ Status ExplainRegistryAnswer(const ModelName& name, const HttpAnswer& answer) {
   return IoError(fmt::format("{} answered {}", HostOf(answer.url), answer.status));
 }
 
+// Returns a description of the layer's download that lacks the place of the file.
+FileDownload DownloadOf(const ModelName& name, const ModelLayer& layer) {
+  return {
+      .url = fmt::format("{}/v2/{}/blobs/sha256:{}", RegistryUrl(name), name.repo, layer.sha256),
+      .path = {},
+      .sha256 = layer.sha256,
+      .bytes = layer.bytes,
+      .explain = [name](const HttpAnswer& answer) { return ExplainRegistryAnswer(name, answer); }};
+}
+
+// Asks the registry for the model's manifest.
+Result<HttpAnswer, HttpFailure> GetManifest(const ModelName& name, HttpClient* client) {
+  auto answer = client->Get(
+      {.url = fmt::format("{}/v2/{}/manifests/{}", RegistryUrl(name), name.repo, name.tag),
+       .headers = {fmt::format("Accept: {}", kManifestType)}});
+  if (!answer.ok() || answer->ok()) return answer;
+  return HttpFailure{HttpFailure::Kind::kFinal, ExplainRegistryAnswer(name, *answer)};
+}
+
+// Returns the layer that a manifest names. Errors: those of ReadManifest(), with its address.
+Result<ModelLayer> LayerIn(const HttpAnswer& manifest) {
+  Result<ModelLayer> layer = ReadManifest(manifest.body);
+  if (!layer.ok()) return layer.status().WithPrefix(manifest.url);
+  return layer;
+}
+
 Status FetchLayer(const ModelName& name, const ModelLayer& layer, const FetchSettings& settings,
                   HttpClient* client) {
   const std::string folder = OwnFolder();
@@ -174,13 +200,9 @@ Status FetchLayer(const ModelName& name, const ModelLayer& layer, const FetchSet
       settings.http.say(fmt::format("fetching {} ({} MB)", name.text, layer.bytes / kMegabyte));
     }
     FetchProgress progress(name.text, settings.quiet);
-    const FileDownload download = {
-        .url = fmt::format("{}/v2/{}/blobs/sha256:{}", RegistryUrl(name), name.repo, layer.sha256),
-        .path = path,
-        .sha256 = layer.sha256,
-        .bytes = layer.bytes,
-        .explain = [&](const HttpAnswer& a) { return ExplainRegistryAnswer(name, a); },
-        .on_progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); }};
+    FileDownload download = DownloadOf(name, layer);
+    download.path = path;
+    download.on_progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); };
     const auto hash = DownloadFile(client, download);
     if (!hash.ok()) status = hash.status();
   }
@@ -233,10 +255,7 @@ Result<StoredModel> PullOllamaModel(const ModelName& name, const FetchSettings& 
     return NotFound(fmt::format("a model has nowhere to go: {}", kNoCacheFolder));
   }
   HttpClient client(settings.http);
-  const std::string url =
-      fmt::format("{}/v2/{}/manifests/{}", RegistryUrl(name), name.repo, name.tag);
-  const auto answer =
-      client.Get({.url = url, .headers = {fmt::format("Accept: {}", kManifestType)}});
+  const auto answer = GetManifest(name, &client);
   if (!answer.ok()) {
     const Result<StoredModel> stored = FindOllamaModel(name);
     if (answer.error().kind == HttpFailure::Kind::kFinal || !stored.ok()) {
@@ -248,16 +267,23 @@ Result<StoredModel> PullOllamaModel(const ModelName& name, const FetchSettings& 
     }
     return stored;
   }
-  if (!answer->ok()) return ExplainRegistryAnswer(name, *answer);
-  Result<ModelLayer> layer = ReadManifest(answer->body);
-  if (!layer.ok()) return layer.status().WithPrefix(url);
-  if (const std::string theirs = OllamaFolder(); !theirs.empty() && BlobIsThere(theirs, *layer)) {
-    return StoredAs(name.text, theirs, *layer);
+  EBB_ASSIGN_OR_RETURN(const ModelLayer layer, LayerIn(*answer));
+  if (const std::string theirs = OllamaFolder(); !theirs.empty() && BlobIsThere(theirs, layer)) {
+    return StoredAs(name.text, theirs, layer);
   }
-  EBB_RETURN_IF_ERROR(FetchLayer(name, *layer, settings, &client));
+  EBB_RETURN_IF_ERROR(FetchLayer(name, layer, settings, &client));
   // The manifest is written last, so that it never names bytes that are missing.
   EBB_RETURN_IF_ERROR(WriteFileWhole(ManifestPath(OwnFolder(), name), answer->body));
-  return StoredAs(name.text, OwnFolder(), *layer);
+  return StoredAs(name.text, OwnFolder(), layer);
+}
+
+Result<std::vector<FileDownload>> OllamaDownloads(const ModelName& name, HttpClient* client) {
+  const auto answer = GetManifest(name, client);
+  if (!answer.ok()) return answer.error().status;
+  EBB_ASSIGN_OR_RETURN(const ModelLayer layer, LayerIn(*answer));
+  FileDownload download = DownloadOf(name, layer);
+  download.path = "model.gguf";
+  return std::vector<FileDownload>{download};
 }
 
 std::vector<StoredModel> StoredOllamaModels() {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "apps/common/models/net/file_download.h"
 #include "apps/common/models/remote_models.h"
 
 namespace ebb::cli {
@@ -18,6 +19,10 @@ namespace ebb::cli {
 [[nodiscard]] Result<StoredModel> FindOllamaModel(const ModelName& name);
 [[nodiscard]] Result<StoredModel> PullOllamaModel(const ModelName& name,
                                                   const FetchSettings& settings);
+// Returns the download of the model's file, whose path is a name without a folder. Errors: those of
+// PullOllamaModel().
+[[nodiscard]] Result<std::vector<FileDownload>> OllamaDownloads(const ModelName& name,
+                                                                HttpClient* client);
 // Lists the models in ebb's own folder.
 [[nodiscard]] std::vector<StoredModel> StoredOllamaModels();
 [[nodiscard]] Result<uint64_t> RemoveOllamaModel(const ModelName& name);

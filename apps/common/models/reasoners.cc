@@ -149,8 +149,7 @@ FitModel FitModelFor(const Reasoner& reasoner) {
                  .trained_context = reasoner.trained_context};
   model.feed_forward_dim = reasoner.feed_forward_dim;
   model.weight_bytes = reasoner.bytes;
-  // `ebb fit` measures this for Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
-  model.program_bytes = uint64_t{72} << 20;
+  model.program_bytes = kTypicalProgramBytes;
   return model;
 }
 

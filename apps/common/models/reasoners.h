@@ -34,6 +34,10 @@ struct Reasoner {
 // Returns the model of that name, or null.
 [[nodiscard]] const Reasoner* FindReasoner(std::string_view name);
 
+// kTypicalProgramBytes is what `ebb fit` measures as FitModel::program_bytes for
+// Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
+inline constexpr uint64_t kTypicalProgramBytes = uint64_t{72} << 20;
+
 // Returns the sizes that `ebb fit` counts with, from the table alone. The whole file counts as
 // weights.
 [[nodiscard]] FitModel FitModelFor(const Reasoner& reasoner);

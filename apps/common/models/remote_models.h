@@ -42,6 +42,21 @@ struct FetchSettings {
 [[nodiscard]] Result<StoredModel> FindOrPullModel(const ModelName& name,
                                                   const FetchSettings& settings);
 
+// HeaderModel is a model on a server, or the files on this machine that stand for it.
+struct HeaderModel {
+  std::string path;          // of its first file
+  uint64_t bytes = 0;        // of its files together, weights included
+  bool has_weights = false;  // false: the files hold metadata alone, and zeros for weights
+};
+// kHeaderExtension ends the names of files that hold the metadata of a model alone.
+inline constexpr std::string_view kHeaderExtension = ".gguf-header";
+// Returns the stored model where FindOrPullModel() would return one without fetching it. Otherwise
+// fetches the beginnings of its files, which hold the metadata, into sparse files in
+// ~/.cache/ebb/headers; of these, files with a known hash are fetched once. Errors: see
+// ListHubFiles(), DownloadHeader().
+[[nodiscard]] Result<HeaderModel> FindOrFetchHeader(const ModelName& name,
+                                                    const FetchSettings& settings);
+
 // Lists the models in the hub's cache and in ebb's own.
 [[nodiscard]] std::vector<StoredModel> StoredModels();
 // Removes the model's files, except those that another stored model shares. Returns the number of

@@ -52,23 +52,27 @@ std::vector<UrlFile> FilesOf(const ModelName& name) {
   return files;
 }
 
+// Returns a description of the file's download that lacks the place of the file.
+FileDownload DownloadOf(const UrlFile& file, const ModelName& name) {
+  constexpr long kNotFound404 = 404;
+  return {.url = file.url,
+          .path = {},
+          .sha256 = name.sha256,
+          .explain = [url = file.url](const HttpAnswer& answer) {
+            return answer.status == kNotFound404
+                       ? NotFound(fmt::format("{} has no such file: {}", HostOf(url), url))
+                       : OkStatus();
+          }};
+}
+
 Status FetchUrlFile(const UrlFile& file, const ModelName& name, const FetchSettings& settings,
                     HttpClient* client) {
   const std::string path = fmt::format("{}/{}", FolderOf(name), file.name);
   if (settings.http.say) settings.http.say(fmt::format("fetching {}", file.name));
   FetchProgress progress(file.name, settings.quiet);
-  constexpr long kNotFound404 = 404;
-  const FileDownload download = {
-      .url = file.url,
-      .path = path,
-      .sha256 = name.sha256,
-      .explain =
-          [&](const HttpAnswer& answer) {
-            return answer.status == kNotFound404 ? NotFound(fmt::format("{} has no such file: {}",
-                                                                        HostOf(file.url), file.url))
-                                                 : OkStatus();
-          },
-      .on_progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); }};
+  FileDownload download = DownloadOf(file, name);
+  download.path = path;
+  download.on_progress = [&](uint64_t done, uint64_t total) { progress.Update(done, total); };
   const auto hash = DownloadFile(client, download);
   if (!hash.ok()) return hash.status();
   if (name.sha256.empty() && settings.http.say) {
@@ -123,6 +127,15 @@ Result<StoredModel> PullUrlModel(const ModelName& name, const FetchSettings& set
     return status;
   }
   return FindUrlModel(name);
+}
+
+std::vector<FileDownload> UrlDownloads(const ModelName& name) {
+  std::vector<FileDownload> downloads;
+  for (const UrlFile& file : FilesOf(name)) {
+    downloads.push_back(DownloadOf(file, name));
+    downloads.back().path = file.name;
+  }
+  return downloads;
 }
 
 std::vector<StoredModel> StoredUrlModels() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "apps/common/models/net/file_download.h"
 #include "apps/common/models/remote_models.h"
 
 namespace ebb::cli {
@@ -14,6 +15,8 @@ namespace ebb::cli {
 [[nodiscard]] Result<StoredModel> FindUrlModel(const ModelName& name);
 [[nodiscard]] Result<StoredModel> PullUrlModel(const ModelName& name,
                                                const FetchSettings& settings);
+// Returns the downloads of the model's files, whose paths are names without a folder.
+[[nodiscard]] std::vector<FileDownload> UrlDownloads(const ModelName& name);
 [[nodiscard]] std::vector<StoredModel> StoredUrlModels();
 [[nodiscard]] Result<uint64_t> RemoveUrlModel(const ModelName& name);
 

@@ -246,7 +246,7 @@ TEST(ConfigFileTest, FilesThatCannotBeReadAreErrorsOfTheOption) {
       {folder.File("."), "it is not a regular file but a folder"},
       {"/dev/zero", "it is not a regular file but a device"},
       {folder.File("pipe"), "it is not a regular file but a named pipe"},
-      {huge, "expected at most 1048576 bytes, found more"},
+      {huge, "expected at most 1 MiB, found more"},
   };
   CliOptions options;
   for (const auto& [file, why] : cases) {

@@ -2,10 +2,9 @@
 
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 
@@ -17,13 +16,8 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
        "of the tiers that fits; options of the tiers that are given stay, and are checked. With "
        "--device: the limit of the device's memory",
        [](std::string_view text, CliOptions* options) {
+         EBB_RETURN_IF_ERROR(CheckHasUnit(text, "GiB"));
          EBB_ASSIGN_OR_RETURN(options->fit.memory_bytes, ParseBytes(text));
-         // A number without a unit counts bytes; so few were hardly meant.
-         constexpr uint64_t kFew = uint64_t{1} << 20;
-         uint64_t without_unit = 0;
-         if (options->fit.memory_bytes < kFew && ParseValue(text, {}, &without_unit).ok()) {
-           return InvalidArgument(fmt::format("{} bytes; did you mean {}GiB?", text, text));
-         }
          return OkStatus();
        },
        nullptr},
@@ -32,6 +26,11 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
                [](CliOptions& o) { return &o.fit.prompt_tokens; }, {.min = 0}),
       ValueRow(G::kFit, "--requests", "K", "sequences at once",
                [](CliOptions& o) { return &o.fit.requests; }, {.min = 1, .max = 65536}),
+      FlagRow(
+          G::kFit, "--list",
+          "show for each model that `ebb pull --list` names whether it fits, and with which tiers; "
+          "downloads nothing",
+          [](CliOptions& o) { return &o.fit.list; }, true),
       FlagRow(
           G::kFit, "--measure",
           "predict tokens/s from decode steps of the model and from attention to rows of each "

@@ -15,6 +15,7 @@ struct FitInput {
   uint64_t memory_bytes = 0;  // --memory; 0: not given
   int prompt_tokens = 512;
   int requests = 1;
+  bool list = false;     // --list: the models that `ebb pull --list` names
   bool measure = false;  // --measure: run the model to predict tokens/s
   bool chosen = false;   // the tiers were chosen for --memory, not given
 };

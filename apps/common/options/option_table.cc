@@ -13,6 +13,7 @@
 #include "apps/common/options/options.h"
 #include "apps/common/options/whole_file.h"
 #include "ebb/recent_windows.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -94,6 +95,7 @@ Status ReadSeed(std::string_view text, CliOptions* options) {
 }
 
 Status ReadKvCap(std::string_view text, CliOptions* options) {
+  EBB_RETURN_IF_ERROR(CheckHasUnit(text, "MiB"));
   EBB_ASSIGN_OR_RETURN(options->engine.kv_cap_bytes, ParseBytes(text));
   return OkStatus();
 }

@@ -128,6 +128,8 @@ std::string LongName(const OptionRow& row) { return row.names.substr(row.names.r
 
 Status SetOption(const OptionRow& row, std::string_view text, CliOptions* options) {
   EBB_RETURN_IF_ERROR(options->shared.Add(LongName(row), text));
+  options->given.push_back(
+      {LongName(row), row.value.empty() ? std::nullopt : std::optional<std::string>(text)});
   return row.parse(text, options);
 }
 

@@ -62,6 +62,12 @@ class OwnOptions {
   std::map<std::type_index, std::any> by_type_;
 };
 
+// GivenWord is an option as it was given: its long name, and its value unless it is a flag.
+struct GivenWord {
+  std::string name;
+  std::optional<std::string> value;
+};
+
 struct CliOptions : OwnOptions {
   // model.path is what -m says, a file or a name; empty when -m was not given. See OpenModel() in
   // setup.h.
@@ -87,6 +93,9 @@ struct CliOptions : OwnOptions {
   Speculation speculation = Speculation::kLookup;
   Thoughts thoughts = Thoughts::kShow;
 
+  // Lists the options that were given, of the command line or a file, for commands that print a
+  // command.
+  std::vector<GivenWord> given;
   GivenOptions shared;                       // which option set each field that several options set
   std::optional<CompressedType> compressed;  // --kv-type q8, q4 or q3
   LosslessInput lossless;

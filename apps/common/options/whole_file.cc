@@ -10,6 +10,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "src/base/text/size_text.h"
+
 namespace ebb::cli {
 namespace {
 
@@ -74,8 +76,8 @@ Result<std::string> ReadWholeFile(const std::string& path, size_t most_bytes) {
     if (count < 0) return CannotRead(path, errno);
     end += static_cast<size_t>(count);
     if (end > most_bytes) {
-      return InvalidArgument(
-          fmt::format("cannot read {}: expected at most {} bytes, found more", path, most_bytes));
+      return InvalidArgument(fmt::format("cannot read {}: expected at most {}, found more", path,
+                                         SizeText(most_bytes)));
     }
     if (count > 0) continue;
     text.resize(end);

@@ -12,9 +12,6 @@ namespace ebb::cli {
 [[nodiscard]] inline std::string InMiB(double bytes) {
   return fmt::format("{:.1f}", bytes / (1 << 20));
 }
-// Returns a number of mebibytes with its unit, such as "36.1 MiB".
-[[nodiscard]] inline std::string MiB(double bytes) { return InMiB(bytes) + " MiB"; }
-
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_TERMINAL_BYTES_H_

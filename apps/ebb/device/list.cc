@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 
+#include "apps/common/help.h"
 #include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
+#include "apps/common/terminal/wrap.h"
 #include "apps/ebb/device/commands.h"
 #include "ebb/device.h"
 
@@ -16,7 +19,14 @@ std::string Gigabytes(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGiB);
 }
 
+// kNoCard tells how a card would be found, and what is known of cards of each maker.
+constexpr std::string_view kNoCard =
+    "No graphics card: this program was built without a backend for one, or found none. Build with "
+    "-DEBB_BACKENDS=cuda for NVIDIA, vulkan for AMD and Intel (not tested on a card), as "
+    "docs/user/gpu.md says; then `ebb device test --device vulkan` tells whether the card works.";
+
 Status PrintDevices(const CliOptions& options) {
+  bool has_card = false;
   Json records = {{{"name", "cpu"}, {"description", "this machine; one memory for all tiers"}}};
   for (const DeviceDescription& device : ListDevices()) {
     Json record = {{"name", device.name}, {"description", device.description}};
@@ -26,6 +36,7 @@ Status PrintDevices(const CliOptions& options) {
       record["free_bytes"] = device.free_bytes;
       record["total_bytes"] = device.total_bytes;
     }
+    has_card = has_card || !device.name.starts_with("ggml-");
     records.push_back(std::move(record));
   }
   std::string text;
@@ -44,6 +55,7 @@ Status PrintDevices(const CliOptions& options) {
       text += fmt::format("; tested: {}", record["tested"].get<std::string>());
     }
   }
+  if (!has_card) text += "\n\n" + Wrapped(kNoCard, 0, HelpColumns());
   return WriteRecord(options, {{"devices", records}}, text);
 }
 

@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/terminal/bytes.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
 #include "apps/common/terminal/tier_style.h"
 #include "ebb/report.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -63,7 +63,7 @@ std::vector<std::string> TierLegend(const Session& session) {
     std::string text =
         Styled(fmt::format("{} {}", TierName(tier), kMeanings[index]), TierStyle(tier));
     text += fmt::format(" {} rows", gone ? cache.rows_evicted : of_tier.rows);
-    if (!gone) text += " " + MiB(of_tier.page_bytes);
+    if (!gone) text += " " + SizeText(of_tier.page_bytes);
     parts.push_back(std::move(text));
   }
   return parts;
@@ -191,7 +191,7 @@ std::vector<std::string> LiveView::StatusLines(int columns) const {
   std::vector<std::string> lines = FillLines(TierLegend(session_), columns);
   const std::vector<std::string> figures = {
       fmt::format("{} tokens", session_.next_position()), fmt::format("{:.1f} tokens/s", Rate()),
-      "moved down " + MiB(moves.bytes_down), "up " + MiB(moves.bytes_up)};
+      "moved down " + SizeText(moves.bytes_down), "up " + SizeText(moves.bytes_up)};
   if (session_.lossless_report() != nullptr) {
     lines.insert(lines.begin(), DraftedLine(columns));
   }

@@ -13,6 +13,7 @@
 #include "apps/common/report.h"
 #include "apps/ebb/pull/commands.h"
 #include "apps/ebb/pull/pull_options.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -57,7 +58,7 @@ ExitCode RunRemove(const CliOptions& options) {
         model.known != nullptr ? RemoveKnownModel(*model.known) : RemoveStoredModel(*model.remote);
     if (!freed.ok()) return Fail(freed.status());
     if (!options.json)
-      SayUnlessQuiet(options.quiet, fmt::format("removed {}: {} bytes", name, *freed));
+      SayUnlessQuiet(options.quiet, fmt::format("removed {}: {}", name, SizeText(*freed)));
     if (!options.json) continue;
     const Status status = WriteRecord(options, {{"name", name}, {"bytes_freed", *freed}}, "");
     if (!status.ok()) return Fail(status);

@@ -24,6 +24,7 @@
 #include "apps/ebb/run/turn.h"
 #include "ebb/session_file.h"
 #include "ebb/setting_fields.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -219,7 +220,7 @@ Status Chat::ReadFile(const std::string& file) {
   }
   const bool ends_line = text.ends_with('\n');
   read_text_ += fmt::format("{}:\n```\n{}{}```\n\n", file, text, ends_line ? "" : "\n");
-  Say("{} bytes of {} go before the next question\n", text.size(), file);
+  Say("{} of {} go before the next question\n", SizeText(text.size()), file);
   return OkStatus();
 }
 

@@ -7,7 +7,7 @@
 
 #include "apps/common/lossless_record.h"
 #include "apps/common/report.h"
-#include "apps/common/terminal/bytes.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -98,7 +98,7 @@ std::string MemoryText(const Setup& setup) {
       row_bytes = static_cast<double>(of_tier.row_bytes) / static_cast<double>(of_tier.rows);
     }
     text += fmt::format("; {} {} tokens, {}{}", TierName(tier), WithCommas(in_tokens(of_tier.rows)),
-                        MiB(static_cast<double>(of_tier.page_bytes)),
+                        SizeText(static_cast<double>(of_tier.page_bytes)),
                         tier == Tier::kT2              ? " compressed"
                         : tier == Tier::kT1 && in_file ? " in a file"
                                                        : "");
@@ -113,7 +113,7 @@ std::string MemoryText(const Setup& setup) {
     text += ", the full cache";
   } else if (row_bytes > 0) {
     text += fmt::format("; a full cache would take {}",
-                        MiB(row_bytes * static_cast<double>(full_rows)));
+                        SizeText(row_bytes * static_cast<double>(full_rows)));
   }
   return text + "]\n";
 }

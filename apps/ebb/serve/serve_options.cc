@@ -4,6 +4,7 @@
 
 #include "apps/common/options/option_values.h"
 #include "apps/common/options/options.h"
+#include "src/base/text/size_text.h"
 #include "src/server/access/origin.h"
 
 namespace ebb::cli {
@@ -19,6 +20,7 @@ using server::ReasoningField;
 Status ReadBytes(std::string_view text, uint64_t* bytes) {
   *bytes = 0;
   if (text == "off") return OkStatus();
+  EBB_RETURN_IF_ERROR(CheckHasUnit(text, "MiB"));
   EBB_ASSIGN_OR_RETURN(*bytes, ParseBytes(text));
   return OkStatus();
 }

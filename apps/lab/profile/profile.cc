@@ -22,6 +22,7 @@
 #include "apps/lab/profile/transfers.h"
 #include "apps/lab/profile/why.h"
 #include "ebb/generate.h"
+#include "src/base/text/size_text.h"
 
 namespace ebb::cli {
 namespace {
@@ -197,6 +198,19 @@ Status Profile::Transfers() {
   return OkStatus();
 }
 
+// Returns the rows and the memory of each tier at the end of a run: "T0 4410 rows, 1.1 MiB; ...".
+std::string TiersText(const ProfiledRun& run) {
+  std::string text;
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    const TierAccounting& of_tier = run.cache.tiers[static_cast<size_t>(tier)];
+    if (of_tier.rows == 0 && tier != Tier::kT0) continue;
+    text += fmt::format("{}{} {} rows, {}", text.empty() ? "" : "; ", TierName(tier), of_tier.rows,
+                        SizeText(of_tier.page_bytes));
+  }
+  if (run.cache.rows_evicted == 0) return text;
+  return text + fmt::format("; {} rows evicted", run.cache.rows_evicted);
+}
+
 std::string Profile::Text() const {
   const Json& figures = record_["figures"];
   const double step = figures["cost"]["mean_step_seconds"].get<double>();
@@ -214,9 +228,10 @@ std::string Profile::Text() const {
     text += fmt::format(" {} {}", part, Percent(step > 0 ? seconds.get<double>() / step : 0));
   }
   for (size_t i = 0; i < runs_.size(); ++i) {
+    const std::string of_prompt = runs_.size() > 1 ? fmt::format("prompt {}: ", i + 1) : "";
+    text += fmt::format("\ntiers at the end         {}{}", of_prompt, TiersText(runs_[i]));
     const SelectionAccounting& selection = runs_[i].cache.selection;
     if (selection.rows_unread == 0) continue;
-    const std::string of_prompt = runs_.size() > 1 ? fmt::format("prompt {}: ", i + 1) : "";
     text += fmt::format("\nselective reading        {}{}", of_prompt, SelectionText(selection));
   }
   if (options_.Of<ProfileInput>().why.has_value()) {

@@ -113,8 +113,9 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
   // Weights that do not fit into memory stay in the mapped file, which the system pages in and out:
   // each token needs only a part of a mixture of experts.
   const bool fits_memory = !for_device && FitsMemory(file);
+  const bool reads = mode != WeightMode::kUnread;
   std::future<void> prefetch;  // ends before this function does
-  if (fits_memory) prefetch = file.Prefetch();
+  if (fits_memory && reads) prefetch = file.Prefetch();
   EBB_ASSIGN_OR_RETURN(Placement placement, Plan(file, mode, fits_memory, *model));
   WeightSizes sizes;
   // Copies weights before the others are mapped, and drops their sources from the mapping, so that
@@ -131,12 +132,12 @@ Result<WeightSizes> PlaceLibraryWeights(const GgufFile& file, WeightMode mode, b
   // Copies in the order of the file, which the prefetching thread reads at the same time.
   std::ranges::sort(copied, std::less<>(),
                     [](const Placed& placed) { return placed.source->data.data(); });
-  FillWeights(copied.size(), [&](size_t index) { Fill(copied[index], file); });
+  if (reads) FillWeights(copied.size(), [&](size_t index) { Fill(copied[index], file); });
   const MappedBuffers parts(file, buffers);
   for (const Placed& placed : placement.matrices) {
     parts.Place(placed.tensor, placed.source->data);
     sizes.weight_bytes += placed.source->data.size();
-    if (fits_memory && placed.tensor->ne[1] > 1) file.Populate(placed.source->data);
+    if (fits_memory && reads && placed.tensor->ne[1] > 1) file.Populate(placed.source->data);
   }
   for (const Placed& placed : placement.lookups) {
     parts.Place(placed.tensor, placed.source->data);

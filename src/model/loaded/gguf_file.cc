@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <utility>
 
 #include "src/base/llama_runtime.h"
+#include "src/base/text/size_text.h"
 #include "src/base/text/utf8.h"
 
 namespace ebb {
@@ -120,8 +122,9 @@ Status GgufFile::OpenOtherParts(const std::string& path) {
   EBB_RETURN_IF_ERROR(Read(kPartsKey, Need::kOptional, &num_parts));
   EBB_RETURN_IF_ERROR(Read(kPartKey, Need::kOptional, &number));
   if (num_parts <= 1) return OkStatus();
+  const std::string extension = std::filesystem::path(path).extension();
   const auto ending = [&](int part) {
-    return fmt::format("-{:05}-of-{:05}.gguf", part + 1, num_parts);
+    return fmt::format("-{:05}-of-{:05}{}", part + 1, num_parts, extension);
   };
   if (number != 0) {
     return Unsupported(
@@ -201,8 +204,8 @@ Status GgufFile::IndexTensors(const gguf_context* gguf, const MappedFile& mappin
     if (data_offset > bytes.size() || offset > bytes.size() - data_offset ||
         size > bytes.size() - data_offset - offset) {
       return Corrupt(fmt::format(
-          "tensor {} needs {} bytes from offset {} on, but the file ends at {}; is it truncated?",
-          tensor.name, size, data_offset + offset, bytes.size()));
+          "tensor {} of {} begins at {}, but the file ends at {}; is it truncated?", tensor.name,
+          SizeText(size), SizeText(data_offset + offset), SizeText(bytes.size())));
     }
     tensor.data = bytes.subspan(data_offset + offset, size);
   }

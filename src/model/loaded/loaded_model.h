@@ -109,6 +109,7 @@ struct LoadedModel {
   double expert_share = 1;
   uint64_t fingerprint = 0;
   bool for_device = false;  // see ModelOptions
+  bool has_weights = true;  // false: ModelOptions::weights was WeightMode::kUnread
 
   std::vector<LayerWeights> layers;
 

@@ -13,6 +13,7 @@
 
 #include "ebb/device.h"
 #include "src/base/cgroup_limits.h"
+#include "src/base/text/size_text.h"
 #include "src/model/loaded/product_layout.h"
 
 namespace ebb {
@@ -63,7 +64,7 @@ Result<uint64_t> AllocateWeights(ggml_backend_buffer_type_t type,
   for (const ggml_tensor* tensor : tensors) bytes += padded_size(tensor);
   ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(type, bytes);
   if (buffer == nullptr) {
-    return OutOfMemory(fmt::format("no memory for {} bytes of weights", bytes));
+    return OutOfMemory(fmt::format("no memory for {} of weights", SizeText(bytes)));
   }
   buffers->buffers.emplace_back(buffer);
   ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);

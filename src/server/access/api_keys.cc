@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include "src/base/text/size_text.h"
 #include "src/store/plain_name.h"
 
 namespace ebb::server {
@@ -172,8 +173,8 @@ Result<std::string> ReadAll(int descriptor, const std::string& path) {
     if (size == 0) return text;
     text.append(block, static_cast<size_t>(size));
     if (text.size() > kMostFileBytes) {
-      return InvalidArgument(
-          fmt::format("{}: expected at most {} bytes of keys, found more", path, kMostFileBytes));
+      return InvalidArgument(fmt::format("{}: expected at most {} of keys, found more", path,
+                                         SizeText(kMostFileBytes)));
     }
   }
 }

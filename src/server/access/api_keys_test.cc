@@ -133,7 +133,7 @@ TEST(ApiKeys, AFileWithoutKeysOrThatIsNoneIsRefused) {
   EXPECT_THAT(message(folder.File("empty")), HasSubstr(": the file has no key"));
   Write(folder.File("long"), std::string(2 << 20, '#'));
   EXPECT_THAT(message(folder.File("long")),
-              HasSubstr(": expected at most 1048576 bytes of keys, found more"));
+              HasSubstr(": expected at most 1 MiB of keys, found more"));
 }
 
 TEST(ApiKeys, ANewKeyIsAddedAndWhatIsThereStays) {

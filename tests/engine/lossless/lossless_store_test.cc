@@ -54,7 +54,7 @@ TEST(LosslessStore, T1sCapEndsATextThatDrafts) {
       status = session->Decode(text[i], Knowing(text, i + 1)).status;
     }
     EXPECT_EQ(status.code(), StatusCode::kT1Full) << draft_min;
-    EXPECT_THAT(status.message(), testing::HasSubstr("cap of 2097152 bytes")) << draft_min;
+    EXPECT_THAT(status.message(), testing::HasSubstr("cap of 2 MiB")) << draft_min;
     EXPECT_LE(engine->arena_accounting(Tier::kT1).reserved_bytes, kCap);
     EXPECT_LE(session->next_position(), tokens_of_cap + 3 * kPage) << draft_min;
     EXPECT_GE(session->next_position(), tokens_of_cap - kPage) << draft_min;

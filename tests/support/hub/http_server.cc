@@ -148,10 +148,14 @@ void ApplyRange(const SeenRequest& request, const std::string& etag, ServerAnswe
     answer->body.clear();
     return;
   }
+  size_t end = total;
+  if (const size_t dash = range.find('-'); dash + 1 < range.size()) {
+    end = std::min<size_t>(total, std::strtoull(range.c_str() + dash + 1, nullptr, 10) + 1);
+  }
   answer->status = 206;
   answer->headers.emplace_back("Content-Range",
-                               fmt::format("bytes {}-{}/{}", begin, total - 1, total));
-  answer->body.erase(0, begin);
+                               fmt::format("bytes {}-{}/{}", begin, end - 1, total));
+  answer->body = answer->body.substr(begin, end - begin);
 }
 
 }  // namespace ebb

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,30 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "GGUF";
-
-std::optional<uint64_t> ParseNumber(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-// "bytes 100-199/200".
-struct ContentRange {
-  uint64_t first = 0;
-  std::optional<uint64_t> total;
-};
-std::optional<ContentRange> ParseContentRange(std::string_view text) {
-  constexpr std::string_view kUnit = "bytes ";
-  if (!text.starts_with(kUnit)) return std::nullopt;
-  text.remove_prefix(kUnit.size());
-  const size_t dash = text.find('-');
-  const size_t slash = text.find('/');
-  if (dash == std::string_view::npos || slash == std::string_view::npos) return std::nullopt;
-  const auto first = ParseNumber(text.substr(0, dash));
-  if (!first) return std::nullopt;
-  return ContentRange{.first = *first, .total = ParseNumber(text.substr(slash + 1))};
-}
 
 // IncompleteFile is the open file PATH.incomplete; it hashes the bytes as they are read or
 // appended.
@@ -267,7 +242,7 @@ class Downloader {
     } else {
       // The server ignored the range and sends the file from its beginning.
       EBB_RETURN_IF_ERROR(file_.Clear());
-      total = ParseNumber(head.Header("content-length"));
+      total = ParseDigits(head.Header("content-length"));
     }
     if (total && total_ > 0 && *total != total_) {
       return Corrupt(fmt::format("{}: expected {} bytes, found {}", download_.url, total_, *total));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <thread>
 #include <utility>
@@ -73,6 +74,9 @@ struct Transfer {
   HttpAnswer answer;
   const HttpClient::Sink* sink = nullptr;
   Status sink_status;
+  uint64_t from = 0;  // HttpRequest's
+  uint64_t until = 0;
+  bool is_enough = false;  // the bytes up to `until` have come
 };
 
 size_t OnHeader(const char* data, size_t size, size_t count, void* context) {
@@ -100,6 +104,15 @@ size_t OnBody(const char* data, size_t size, size_t count, void* context) {
   if (answer.ok() && *transfer->sink) {
     transfer->sink_status = (*transfer->sink)(answer, bytes);
     return transfer->sink_status.ok() ? bytes.size() : 0;
+  }
+  if (answer.ok() && transfer->until > 0) {
+    constexpr long kPartial = 206;
+    const uint64_t most = transfer->until - (answer.status == kPartial ? transfer->from : 0);
+    if (answer.body.size() + bytes.size() > most) {
+      answer.body += bytes.substr(0, most - answer.body.size());
+      transfer->is_enough = true;
+      return 0;
+    }
   }
   if (answer.body.size() + bytes.size() > kMostBody) {
     transfer->sink_status =
@@ -204,7 +217,8 @@ Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
   Curl& curl = *curl_;
   if (curl.handle == nullptr) return Final(OutOfMemory("libcurl could not be started"));
   curl.library.easy_reset(curl.handle);  // keeps connections
-  Transfer transfer = {.answer = {.url = url}, .sink = &sink};
+  Transfer transfer = {
+      .answer = {.url = url}, .sink = &sink, .from = request.from, .until = request.until};
   curl_slist* headers = nullptr;
   const auto add = [&](const std::string& line) {
     headers = curl.library.slist_append(headers, line.c_str());
@@ -213,8 +227,9 @@ Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
   if (!request.token.empty() && OriginOf(url) == OriginOf(request.url)) {
     add("Authorization: Bearer " + request.token);
   }
-  if (request.from > 0) {
-    add(fmt::format("Range: bytes={}-", request.from));
+  if (request.from > 0 || request.until > 0) {
+    add(fmt::format("Range: bytes={}-{}", request.from,
+                    request.until > 0 ? std::to_string(request.until - 1) : ""));
     if (!request.if_range.empty()) add("If-Range: " + request.if_range);
   }
   char error[CURL_ERROR_SIZE] = {};
@@ -239,7 +254,8 @@ Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
   if (const char* file = std::getenv("SSL_CERT_FILE"); file != nullptr && *file != '\0') {
     curl.Set(CURLOPT_CAINFO, file);
   }
-  const CURLcode code = curl.library.easy_perform(curl.handle);
+  CURLcode code = curl.library.easy_perform(curl.handle);
+  if (transfer.is_enough) code = CURLE_OK;
   curl.library.slist_free_all(headers);
   if (!transfer.sink_status.ok()) return Final(transfer.sink_status);
   if (code == CURLE_ABORTED_BY_CALLBACK || (code != CURLE_OK && Interrupted())) {
@@ -302,6 +318,25 @@ Result<HttpAnswer, HttpFailure> HttpClient::Get(const HttpRequest& request) {
     Status status = Wait(attempt + 1, retry_after, reason);
     if (!status.ok()) return Final(std::move(status));
   }
+}
+
+std::optional<uint64_t> ParseDigits(std::string_view text) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<ContentRange> ParseContentRange(std::string_view text) {
+  constexpr std::string_view kUnit = "bytes ";
+  if (!text.starts_with(kUnit)) return std::nullopt;
+  text.remove_prefix(kUnit.size());
+  const size_t dash = text.find('-');
+  const size_t slash = text.find('/');
+  if (dash == std::string_view::npos || slash == std::string_view::npos) return std::nullopt;
+  const auto first = ParseDigits(text.substr(0, dash));
+  if (!first) return std::nullopt;
+  return ContentRange{.first = *first, .total = ParseDigits(text.substr(slash + 1))};
 }
 
 std::string OriginOf(const std::string& url) {

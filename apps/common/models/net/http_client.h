@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,10 @@ struct HttpRequest {
   // token is sent as "Authorization: Bearer" only to the scheme, host and port of `url`, never to a
   // server that a redirect leads to. Empty: no token.
   std::string token = {};
-  uint64_t from = 0;          // first byte that is asked for
+  uint64_t from = 0;  // first byte that is asked for
+  // Ends the range that is asked for, if above 0. The transfer ends there even if the server
+  // ignores ranges and sends the whole file. Get() then returns at most `until` bytes.
+  uint64_t until = 0;
   std::string if_range = {};  // with `from`: the entity tag that the earlier bytes had
 };
 
@@ -48,6 +52,16 @@ struct HttpAnswer {
   [[nodiscard]] bool ok() const { return status == 200 || status == 206; }
 };
 inline constexpr size_t kMostBody = size_t{64} << 20;
+
+// ContentRange is the range of a file that an answer of status 206 holds.
+struct ContentRange {
+  uint64_t first = 0;
+  std::optional<uint64_t> total;  // bytes of the whole file
+};
+// Parses a header such as "bytes 100-199/200"; returns nothing for another form.
+[[nodiscard]] std::optional<ContentRange> ParseContentRange(std::string_view text);
+// Parses a text of digits alone.
+[[nodiscard]] std::optional<uint64_t> ParseDigits(std::string_view text);
 
 // HttpFailure is the reason why there is no answer, and records whether another attempt may help.
 struct HttpFailure {

@@ -1,0 +1,55 @@
+// Computes the rows of `ebb fit`: what a setting takes, and whether this machine holds it.
+#ifndef EBB_APPS_FIT_ROWS_H_
+#define EBB_APPS_FIT_ROWS_H_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "apps/common/options/options.h"
+#include "ebb/fit.h"
+#include "ebb/model.h"
+#include "ebb/status.h"
+
+namespace ebb::cli {
+
+// Machine holds the limits and the speeds that decide what fits.
+struct Machine {
+  FitLimits limits;
+  FitSpeeds speeds;
+  int threads = 0;
+};
+
+// FitQuestion is a model and a request, whose tiers the rows replace.
+struct FitQuestion {
+  FitModel model;
+  FitRequest request;
+};
+
+// FitRow is a setting with its bytes and what follows from them.
+struct FitRow {
+  FitSetting setting;
+  Result<FitBytes> bytes = FitBytes();
+  Status fits;
+  int largest_context = 0;
+  int most_requests = 0;
+  double tokens_per_s = 0;
+};
+
+// Returns the limits of memory and disk: --memory, or what is free.
+[[nodiscard]] Result<FitLimits> FindLimits(const CliOptions& options);
+// Measures the machine. A disk that cannot be measured leaves figures out instead of an error.
+[[nodiscard]] Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
+                                             const CliOptions& options);
+
+[[nodiscard]] FitRow Judge(const FitQuestion& question, const Machine& machine, FitSetting setting);
+
+// Returns how the full cache runs if weights stay in the file for lack of memory; nothing if all
+// weights fit, or if the rest does not fit either way.
+[[nodiscard]] std::optional<MappedWeights> MappedOf(const std::vector<FitRow>& rows,
+                                                    const FitRequest& request,
+                                                    const Machine& machine);
+
+}  // namespace ebb::cli
+
+#endif  // EBB_APPS_FIT_ROWS_H_
