@@ -22,7 +22,8 @@
 // leave no trace. A summarised page that then loses rows keeps its mean and variance, and receives
 // no new rows.
 //
-// Rows are removed only at the front (layers with sliding windows) and at the end (roll-backs).
+// Rows may be removed anywhere: at the front (layers with sliding windows), at the end
+// (roll-backs), and in between (policies that evict).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -110,7 +111,8 @@ class MassSelector final : public Selector, public RankVectors {
     if (of.page_versions.size() < most_pages) of.page_versions.resize(most_pages + most_pages / 4);
     for (const Position position : positions) {
       const bool is_summarised = of.pages.size() == of.num_digests;
-      if (is_summarised || position % kPage == 0) of.pages.push_back(0);
+      // A page may be full before its positions end if all rows of the page after it were evicted.
+      if (is_summarised || position % kPage == 0 || of.pages.back() == kPage) of.pages.push_back(0);
       ++of.pages.back();
     }
     of.num_rows += positions.size();
@@ -156,6 +158,7 @@ class MassSelector final : public Selector, public RankVectors {
         recent.push_back(RecentOf(of, page));
       }
     }
+    CloseRing(group, recent);
     if (!left.empty() && left[0] == 0) of.has_first = false;
     std::erase(left, 0u);
     of.pages = std::move(left);
@@ -481,8 +484,25 @@ class MassSelector final : public Selector, public RankVectors {
     digests_.Put(stream, page, digest);
   }
 
-  // Closes the gaps that removed rows leave among the stored keys. Pages leave the ring only at its
-  // ends: a full page in between that loses all of its rows is removed together with its digest.
+  // Moves the keys of recent pages together in the ring, where pages between them lost all rows.
+  // `recent`: the places in the ring of the pages that have rows, in order.
+  void CloseRing(int group, std::span<const size_t> recent) {
+    std::vector<uint16_t> key(layout_.head_dim());
+    for (size_t i = 1; i < recent.size(); ++i) {
+      const size_t to = (recent.front() + i) % kRecentPages;
+      if (recent[i] == to) continue;
+      for (size_t row = 0; row < kPage; ++row) {
+        const size_t target = (1 + to) * kPage + row;
+        groups_[group].key_versions[target] = NextVersion();
+        for (int stream = Begin(group); stream < Begin(group + 1); ++stream) {
+          keys_.Get(stream, (1 + recent[i]) * kPage + row, key);
+          keys_.Put(stream, target, key);
+        }
+      }
+    }
+  }
+
+  // Closes the gaps that removed rows leave among the stored keys.
   void MoveKeys(int stream, std::span<const uint32_t> kept, Group* group) {
     const Group& of = *group;
     std::vector<uint16_t> key(layout_.head_dim());
