@@ -28,6 +28,11 @@ Status CheckPolicyOfTiers(const Model& model, PolicySpec spec) {
       spec.name));
 }
 
+bool EvictsBesideTiers(PolicySpec spec) {
+  if (!spec.tiers.has_value()) spec.tiers.emplace();
+  return EvictsByItself(spec);
+}
+
 namespace {
 
 Status Announce(const MemoryPlan& plan, const CliOptions& options) {
@@ -62,14 +67,16 @@ Status Announce(const MemoryPlan& plan, const CliOptions& options) {
 Status FitIntoMemory(const Model& model, MemoryRequest request, CliOptions* options) {
   if (options->fit.memory_bytes == 0) return OkStatus();
   request.memory_bytes = options->fit.memory_bytes;
+  request.marks = options->fit.marks;
   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan,
                        PlanMemory(model, request, options->engine, options->session));
-  if (plan.is_chosen) EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(model, options->session.policy));
+  const bool ranks = plan.is_chosen && !EvictsBesideTiers(options->session.policy);
+  if (ranks) EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(model, options->session.policy));
   options->fit.chosen = plan.is_chosen;
   SetTiers(plan.setting.tiers, &options->engine, &options->session);
   // The policy was given to rank rows for the tiers. The full cache fits, so no tiers are needed,
   // and the policy is dropped: alone it would evict rows.
-  if (plan.is_chosen && !plan.setting.tiers.has_value()) {
+  if (ranks && !plan.setting.tiers.has_value()) {
     options->session.policy = PolicySpec{.seed = options->session.policy.seed};
   }
   if (plan.bytes.on_device && options->engine.device.memory_bytes == 0) {

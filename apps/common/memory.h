@@ -14,6 +14,10 @@ namespace ebb::cli {
 // T0 and cannot be combined with tiers. Checks this whether tiers turn out to be needed or not.
 [[nodiscard]] Status CheckPolicyOfTiers(const Model& model, PolicySpec spec);
 
+// Returns whether the policy evicts rows by itself before tiers place the others, by a budget or a
+// model's marks, rather than ranking rows for the tiers.
+[[nodiscard]] bool EvictsBesideTiers(PolicySpec spec);
+
 // Does nothing without --memory. Otherwise calls PlanMemory() with request.memory_bytes set to the
 // value of --memory, stores the chosen tiers in `options` and reports them on stderr. Errors: those
 // of PlanMemory() and CheckPolicyOfTiers().

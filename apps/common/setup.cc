@@ -44,13 +44,22 @@ Result<ModelOptions> FindModel(const CliOptions& options) {
   return model;
 }
 
-// Announces a policy that evicts by a budget and was given none, so that it keeps every row.
+// Announces a policy that evicts by a budget and was given none, so that it keeps every row, or
+// only ranks rows for the tiers.
 Status AnnouncePolicyWithoutEffect(const CliOptions& options) {
   const PolicySpec& policy = options.session.policy;
   const PolicyInfo* const info = FindBuiltinPolicy(policy.name);
   const bool has_budget = policy.budget.unit != Budget::Unit::kNone || !policy.params.empty();
   const bool takes_budget = info != nullptr && !info->percent_of.empty();
-  if (!takes_budget || has_budget || policy.tiers.has_value()) return OkStatus();
+  if (!takes_budget || has_budget) return OkStatus();
+  if (policy.tiers.has_value()) {
+    if (Evicts(*policy.tiers) || EvictsByItself(policy) || info->name == "quest") return OkStatus();
+    return Announce(
+        {"policy", fmt::format("--policy {} has no budget, so it evicts nothing and ranks "
+                               "rows for the tiers",
+                               policy.name)},
+        options);
+  }
   return Announce({"policy", fmt::format("--policy {} has no budget, so nothing is evicted; add "
                                          "--budget 25%",
                                          policy.name)},

@@ -38,7 +38,7 @@ void TierNotices::OnStep(const StepReport& step, const Say& say) {
   if (!said_t3_ && step.rows_evicted > 0 && !is_full) {
     said_t3_ = true;
     std::string option = fmt::format("--policy {}", policy.name);
-    if (policy.tiers.has_value()) {
+    if (policy.tiers.has_value() && !EvictsByItself(policy)) {
       // Without --evict, rows are evicted because the caps of the tiers have no room for them.
       const double share = policy.tiers->evict_share;
       option = CauseOf(share > 0 ? fmt::format("--evict {}", Percent(share))

@@ -57,6 +57,12 @@ TEST_F(AnnouncerTest, TheFirstCompressedRowIsAnnouncedOnce) {
   EXPECT_THAT(OnStep(Compressed()), IsEmpty());
 }
 
+TEST_F(AnnouncerTest, APolicyWithABudgetIsTheCauseOfEvictionsBesideTiers) {
+  options_.session.policy = {
+      .name = "h2o", .budget = *ParseBudget("64"), .tiers = TierShares{.t2_share = 0.5}};
+  EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--policy h2o, --budget of 64 rows)")));
+}
+
 TEST_F(AnnouncerTest, TheFirstEvictedRowIsAnnouncedOnceWithTheOptionThatDidIt) {
   options_.session.policy.tiers = TierShares{.evict_share = 0.1};
   EXPECT_THAT(OnStep(Evicted()), ElementsAre(HasSubstr("(--evict 10%)")));

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -87,6 +88,9 @@ struct FitRequest {
   // With t2_on_device: declares that T2 holds rows of ggml's quantized types, which operations of
   // ggml read.
   bool t2_in_ggml_blocks = false;
+  // Evicts rows before the tiers place those that stay: a policy with a budget, or a model's marks.
+  // Null: no policy evicts.
+  std::shared_ptr<const Placement> retention = {};
 };
 
 // FitBytes holds the predicted bytes of each part, and the bytes that a step reads.
@@ -185,6 +189,9 @@ struct FitSetting {
 };
 // Returns whether the setting places rows by position alone, without a policy that ranks them.
 [[nodiscard]] bool PlacesByPosition(const FitSetting& setting);
+// Returns whether the request's policy goes with the setting: settings that place rows by position
+// need request.places_by_position, and with a retention no setting evicts or reads a part.
+[[nodiscard]] bool IsAllowed(const FitSetting& setting, const FitRequest& request);
 // Returns one setting of each kind, for a table. On a device T2 is included only if it lies in the
 // device's memory.
 [[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false,
@@ -195,7 +202,7 @@ struct FitSetting {
 // a file, at falling shares of T0; evicting.
 [[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false,
                                                            bool t2_on_device = false);
-// Returns the first of SettingsByGentleness() that fits and that request.places_by_position allows.
+// Returns the first of SettingsByGentleness() that fits and IsAllowed().
 // Errors: OutOfMemory with the least memory that is needed, if none fits.
 [[nodiscard]] Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& request,
                                                  const FitLimits& limits);
@@ -220,10 +227,14 @@ struct FitSetting {
 // of FitModelOf().
 [[nodiscard]] Result<FitModel> MeasureFitModel(const Model& model);
 
+// ExpectedMarks selects the rows of which a forecast assumes that a model marks them: none, which
+// no run exceeds, or as many as it was trained to mark (Model::trained_compression()).
+enum class ExpectedMarks { kNone, kTrained };
 // Returns the request of these options: one sequence that fills the session's whole context, with
-// `prompt_tokens` given tokens.
+// `prompt_tokens` given tokens. For a policy that no session could have it counts no evictions.
 [[nodiscard]] FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
-                                      const SessionOptions& session, int prompt_tokens);
+                                      const SessionOptions& session, int prompt_tokens,
+                                      ExpectedMarks marks = ExpectedMarks::kNone);
 
 // MemoryRequest asks PlanMemory() for a setting within a size of memory.
 struct MemoryRequest {
@@ -235,6 +246,7 @@ struct MemoryRequest {
   int prompt_tokens = 0;
   int max_tokens = -1;
   bool prompts_at_any_time = false;  // as in FitRequest
+  ExpectedMarks marks = ExpectedMarks::kNone;
 };
 
 // MemoryPlan is the setting that PlanMemory() checked or chose, with its predicted bytes.
@@ -250,8 +262,8 @@ struct MemoryPlan {
 // no tiers. A T1 in a file may take the free space of T1's folder. Errors: OutOfMemory (nothing
 // fits, with the least memory that is needed; or the tiers do not fit, with the figures, and the
 // field memory_bytes if that is the limit); StorageFull (T1 does not fit); InvalidArgument, naming
-// a field: memory_bytes with a lossless session, with re-rotated keys, with a budget, or with
-// kv_cap_bytes where tiers are chosen; kv_cap_bytes with tiers.
+// a field: memory_bytes with a lossless session, with re-rotated keys, or with kv_cap_bytes where
+// tiers are chosen; kv_cap_bytes with tiers.
 [[nodiscard]] Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                                             const EngineOptions& engine,
                                             const SessionOptions& session);

@@ -195,6 +195,17 @@ class Placement {
   // visible again. REQUIRES: NeedsScores().
   virtual void FindExpiring(const PlacementInput&, std::vector<Expiry>*) const {}
   [[nodiscard]] virtual int LongestStep() const { return kAnyStep; }
+  // Returns the number of newest tokens whose rows FindExpiring() may still name. Rows of T2 cannot
+  // be hidden within a step, so tiers compress no row of these tokens.
+  [[nodiscard]] virtual int DecidedAfter() const { return 0; }
+  // RowsAfter() and Interval() forecast evictions. RowsAfter() returns the most rows of a group
+  // that a decision after `num_tokens` tokens leaves, the first `num_given` of which were given.
+  // The base class evicts none. Interval() returns the generated tokens between two decisions.
+  [[nodiscard]] virtual size_t RowsAfter(size_t num_tokens, size_t /*num_given*/,
+                                         StepKind /*kind*/) const {
+    return num_tokens;
+  }
+  [[nodiscard]] virtual int Interval() const { return 1; }
   // SaveState() and LoadState() save and restore the placement's state; see Scorer.
   [[nodiscard]] virtual Status SaveState(StateWriter* to) const;
   [[nodiscard]] virtual Status LoadState(StateReader* from);
@@ -294,7 +305,12 @@ struct PolicySpec {
   // Counts input and maximum generation in tokens, of which kCompression takes a share; the context
   // of the session if not set.
   std::optional<int> most_tokens = {};
-  // Makes the tier hierarchy place the rows; `name` then only names the scorer. Excludes a budget.
+  // Selects the rows that decode steps read: "quest:rows=1024,page=16" (or "quest:share=25%"): the
+  // pages that Quest chooses. Empty: the rows that the policy or TierShares::t1_read selects.
+  std::string read = {};
+  // Places in tiers the rows that stay. The policy evicts rows if it has a budget or numbers of
+  // rows among its parameters, if the model marks rows for it, or if tiers place rows by position
+  // alone (T2Rows::kOld, T1Read::kSelect). Otherwise it only ranks rows for the tiers.
   std::optional<TierShares> tiers = {};
   uint64_t seed = 0;
 
@@ -351,13 +367,17 @@ struct RowsAvailable {
 struct PolicyContext {
   ModelShape shape;
   size_t row_bytes = 0;               // bytes of one row (key and value) of one (layer, kv head)
+  size_t compressed_row_bytes = 0;    // bytes of the same row in T2; 0: there is no T2
   int max_tokens = 0;                 // the context that the session was opened with
   EngineTiers tiers = {};             // with the caps that the sequence keeps its rows within
   RowsAvailable rows_available = {};  // under these caps
   // Knows the future attention, from a replay; null: unknown. REQUIRES: outlives the policy.
   const Foresight* foresight = nullptr;
-  int eviction_window = 0;                   // Model::eviction_window()
-  int eviction_shift = 1;                    // Model::eviction_shift()
+  int eviction_window = 0;  // Model::eviction_window()
+  int eviction_shift = 1;   // Model::eviction_shift()
+  // Sets the share of rows that RowsAfter() expects a model to leave unmarked, as 1 of this number
+  // (Model::trained_compression()); 1: all rows.
+  double expected_compression = 1;
   float attention_scale = 0;                 // Model::attention_scale(); 0: 1 / sqrt(head_dim)
   RunParts run_parts = {};                   // empty: on the calling thread
   const PolicyRegistry* registry = nullptr;  // whose names it may have; null: built-in ones
@@ -437,6 +457,10 @@ class PolicyRegistry {
 // policies. Errors: unknown policy or scorer.
 [[nodiscard]] Result<PolicySpec> DropUnusedOptions(PolicySpec spec,
                                                    const PolicyRegistry* registry = nullptr);
+
+// Returns whether the policy itself decides which rows leave, instead of keeping all rows or
+// ranking them for the tiers. Returns false for a spec that MakePolicy() refuses.
+[[nodiscard]] bool EvictsByItself(const PolicySpec& spec, const PolicyRegistry* registry = nullptr);
 
 // Returns whether spec.seed affects any decision. Returns true for added policies, which may use
 // it. Errors: unknown policy or scorer.

@@ -27,8 +27,8 @@ template <typename Tiers, typename Visit>
 void VisitTierFields(Tiers& tiers, Visit&& visit) {
   auto& [engine, shares] = tiers;
   auto& [t0_cap_bytes, t1, t1_path, t1_cap_bytes, t2_type, sessions_share_caps] = engine;
-  auto& [t0_share, t1_read, t1_mass, t1_rows, t1_reuse, t2_rows, t2_share, evict_share,
-         evict_beyond_caps, evict_of] = shares;
+  auto& [t0_share, t1_read, t1_mass, t1_rows, t1_reuse, t2_rows, t2_first, t2_newest, t2_share,
+         evict_share, evict_beyond_caps, evict_of] = shares;
   static_cast<void>(t1_path);
   static_cast<void>(sessions_share_caps);
   visit("t0_share", t0_share);
@@ -40,6 +40,8 @@ void VisitTierFields(Tiers& tiers, Visit&& visit) {
   visit("t1_rows", t1_rows);
   visit("t1_reuse", t1_reuse);
   visit("t2_rows", t2_rows);
+  visit("t2_first", t2_first);
+  visit("t2_newest", t2_newest);
   visit("t2_share", t2_share);
   visit("t2_type", t2_type);
   visit("evict_share", evict_share);
@@ -52,7 +54,7 @@ void VisitTierFields(Tiers& tiers, Visit&& visit) {
 template <typename Visit>
 void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
   const auto& [name, params, scorer, budget, sinks, window, interval, granularity, most_tokens,
-               tiers, seed] = policy;
+               read, tiers, seed] = policy;
   static_cast<void>(tiers);
   visit("name", name);
   visit("params", params);
@@ -63,6 +65,7 @@ void VisitPolicyFields(const PolicySpec& policy, Visit&& visit) {
   visit("interval", interval);
   visit("granularity", granularity);
   visit("most_tokens", most_tokens);
+  visit("read", read);
   visit("seed", seed);
 }
 

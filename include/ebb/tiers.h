@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "ebb/recent_windows.h"
 #include "ebb/status.h"
 
 namespace [[gnu::visibility("default")]] ebb {
@@ -45,8 +46,8 @@ enum class T1Read { kAll, kSelect };
 inline constexpr int kFewestSelectedRows = 384;
 
 // T2Rows selects the rows that T2 holds. kShare: the share TierShares::t2_share of the unprotected
-// rows, chosen by the policy. kOld: all rows, prompts included, except the first 64 and the newest
-// 65 to 128.
+// rows, chosen by the policy. kOld: all rows, prompts included, except the first and the newest
+// (TierShares::t2_first and t2_newest).
 enum class T2Rows { kShare, kOld };
 
 // EngineTiers selects the tiers that the sessions of an engine may use in addition to T0, and caps
@@ -82,6 +83,11 @@ struct TierShares {
   // be read ahead. 0: every token chooses its own pages.
   double t1_reuse = 0;
   T2Rows t2_rows = T2Rows::kShare;
+  // t2_first and t2_newest count the first rows, and the newest rows at least, that kOld keeps in
+  // full precision. Rows are compressed in blocks of t2_newest positions, of 64 at most, so that up
+  // to a block more of the newest rows stay.
+  int t2_first = kFirstRowsInT0;
+  int t2_newest = kNewestBesideT2.least;
   double t2_share = 0;     // a share of the unprotected rows that are not evicted
   double evict_share = 0;  // r
   // Evicts the rows that T0 and T1 cannot hold, if T0 has a cap and T1 has a cap or does not exist.
@@ -146,7 +152,7 @@ struct TierNeeds {
 //   ParseT0:       "50%" or "512MiB"
 //   ParseT1:       "none", "host[,SIZE]", "file[:PATH][,SIZE]"
 //   ParseT1Read:   "all" or "select[:mass=SHARE][,rows=N][,reuse=COSINE]" (or "select:rows=N")
-//   ParseT2:       "25%[:int8|int4|int3|int8_naive]" or "old[:...]"
+//   ParseT2:       "25%[:int8|int4|int3|int8_naive]" or "old[:...][,first=N][,newest=N]"
 //   ParseEvict:    "10%" or "caps"
 //   ParseEvictOf:  "generated" or "alive"
 //

@@ -130,7 +130,7 @@ bool AppendTiers(TierSetting tiers, const DeviceSpec& device, std::string* label
     Append(option == "--evict-of" ? "of " + value : fmt::format("{}={}", option.substr(2), value),
            label);
   }
-  if (CompressesOldRows(tiers.shares)) return false;
+  if (CompressesOldRows(tiers.shares)) return evicts;
   if (!evicts) Append("evict=0%", label);
   return evicts || compresses;
 }

@@ -72,8 +72,10 @@ def test_a_policy_keeps_the_tiers_of_its_engine(model):
     session.generate(PROMPT, max_tokens=150, temperature=0, ignore_eos=True).run()
     assert session.memory["rows"][1] > 0 and session.memory["rows_evicted"] > 0
     assert engine.session(policy="attention").policy == "attention"
-    # A budget replaces the tiers' shares.
-    assert engine.session(policy="attention", budget="25%").policy == "attention"
+    # A budget evicts, and the tiers place what is left.
+    session = engine.session(policy="attention", budget="25%", **USUAL)
+    session.generate(PROMPT, max_tokens=150, temperature=0, ignore_eos=True).run()
+    assert session.memory["rows"][1] > 0 and session.memory["rows_evicted"] > 0
 
 
 def test_an_observer_that_needs_nothing_is_told(model):

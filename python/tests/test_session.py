@@ -88,8 +88,8 @@ def test_two_arguments_that_place_the_same_rows_are_refused(model, tiers):
 
 def test_errors_name_the_argument_that_was_given(model):
     with pytest.raises(ebb.InvalidArgument) as refused:
-        model.session(t2="old:int4", t1="none", evict="10%")
-    assert refused.value.field == "t2"
+        model.session(t2="old:int4", t1="none", policy="h2o", budget=64, evict="10%")
+    assert refused.value.field == "evict"
     with pytest.raises(ebb.InvalidArgument) as refused:
         model.session(t2="old:int4", t1="none", t0="30%")
     assert refused.value.field == "t0"

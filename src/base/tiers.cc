@@ -199,21 +199,42 @@ Status ParseT1Read(std::string_view text, TierSetting* tiers) {
 
 Status ParseT2(std::string_view text, TierSetting* tiers) {
   constexpr std::string_view kExpected =
-      "a share, or old, and after a colon int8, int4, int3 or int8_naive (25%:int8, old:int4)";
+      "a share, or old, and after a colon int8, int4, int3 or int8_naive (25%:int8, old:int4); old "
+      "takes first=N and newest=N after commas (old:int4,first=4,newest=16)";
+  const std::string_view whole = text;
+  const size_t comma = text.find(',');
+  text = text.substr(0, comma);
   const size_t colon = text.find(':');
   const bool old = text.substr(0, colon) == "old";
   const std::optional<double> share = old ? 0 : ParseShare(text.substr(0, colon));
   if (!share) {
-    return Malformed("T2", text, "neither a share from 0% to 100% nor old",
+    return Malformed("T2", whole, "neither a share from 0% to 100% nor old",
                      fmt::format("{}{}", kExpected, MeantShare(text.substr(0, colon))));
   }
   CompressedType type = kDefaultT2Type;
   if (colon != std::string_view::npos) {
     const Result<CompressedType> named = ParseCompressedType(text.substr(colon + 1));
-    if (!named.ok()) return Malformed("T2", text, "not a compressed format", kExpected);
+    if (!named.ok()) return Malformed("T2", whole, "not a compressed format", kExpected);
     type = *named;
   }
+  int first = kFirstRowsInT0, newest = kNewestBesideT2.least;
+  if (comma != std::string_view::npos) {
+    const auto parts = ParseKeyValues(whole.substr(comma + 1));
+    if (!parts.ok()) return Malformed("T2", whole, parts.status().message(), kExpected);
+    if (!old) return Malformed("T2", whole, "a share takes no more than a format", kExpected);
+    for (const auto& [key, value] : *parts) {
+      const auto number = ReadNumber<int>(value);
+      if ((key != "first" && key != "newest") || !number || *number < (key == "first" ? 0 : 1)) {
+        return Malformed("T2", whole,
+                         "neither first= with 0 or more rows nor newest= with 1 or more",
+                         kExpected);
+      }
+      (key == "first" ? first : newest) = *number;
+    }
+  }
   tiers->shares.t2_rows = old ? T2Rows::kOld : T2Rows::kShare;
+  tiers->shares.t2_first = first;
+  tiers->shares.t2_newest = newest;
   tiers->shares.t2_share = *share;
   tiers->engine.t2_type.reset();
   if (HasT2(tiers->shares)) tiers->engine.t2_type = type;

@@ -75,8 +75,15 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
   return OkStatus();
 }
 
-// Returns ForecastRows() for the request; without tiers all rows stay in T0.
+// Returns ForecastRows() for the request; without tiers all rows that stay are in T0.
 Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& request) {
+  ForecastRequest forecast = {.prompt_tokens = static_cast<size_t>(request.prompt_tokens),
+                              .most_tokens = static_cast<size_t>(request.context),
+                              .retention = request.retention.get(),
+                              .chunk_tokens = static_cast<size_t>(request.prefill_chunk),
+                              .sinks = request.sinks,
+                              .window = request.window,
+                              .interval = request.interval};
   if (request.tiers.has_value()) {
     TierSetting tiers = *request.tiers;
     tiers.engine.t0_cap_bytes /= request.requests;  // an even share
@@ -85,18 +92,11 @@ Result<RowsOverTime> FollowRows(const ModelShape& shape, const FitRequest& reque
     if (const auto num_rows = RowsOfSelectiveStep(tiers, static_cast<size_t>(request.context))) {
       EBB_RETURN_IF_ERROR(CheckCapOfSelection(tiers.engine, shape, page_bytes, *num_rows));
     }
-    return ForecastRows({.tiers = tiers,
-                         .rows_available = RowsUnderCaps(tiers.engine, shape, page_bytes),
-                         .prompt_tokens = static_cast<size_t>(request.prompt_tokens),
-                         .most_tokens = static_cast<size_t>(request.context),
-                         .sinks = request.sinks,
-                         .window = request.window,
-                         .interval = request.interval});
+    forecast.tiers = tiers;
+    forecast.rows_available = RowsUnderCaps(tiers.engine, shape, page_bytes);
+    return ForecastRows(forecast);
   }
-  RowsOverTime rows;
-  rows.last.t0 = request.context;
-  rows.peaks = rows.last;
-  return rows;
+  return RetainedRows(forecast);
 }
 
 int ChunkTokens(const FitRequest& request) {
@@ -141,7 +141,8 @@ class MemoryOf {
                       .t2_type = compressed_.type};
     // Rows that leave a tier leave holes in its pages, which compaction fills only in later steps,
     // so each stream may hold a page more.
-    const bool rows_leave = rows_.peaks.t1 + rows_.peaks.t2 > 0 || tiers_.shares.evict_share > 0;
+    const bool rows_leave = rows_.peaks.t1 + rows_.peaks.t2 > 0 || tiers_.shares.evict_share > 0 ||
+                            request_.retention != nullptr;
     bytes.t0 = Arena::BytesFor(requests_ * (T0Pages() + (rows_leave ? shape_.NumStreams() : 0)),
                                format_.PageBytes());
     if (tiers_.engine.t0_cap_bytes > 0) {
@@ -248,7 +249,7 @@ class MemoryOf {
          .full_pages = PagesFor(rows_.last.t0) + PagesFor(rows_.last.t1),
          .compressed_rows = rows_.last.t2,
          .compressed_pages = PagesFor(rows_.last.t2)},
-        /*are_alike=*/!request_.tiers.has_value());
+        /*are_alike=*/!request_.tiers.has_value() && request_.retention == nullptr);
     // Layers with windows have tables of their own.
     for (const int window : shape_.windows) {
       if (window == 0) continue;
@@ -285,9 +286,9 @@ class MemoryOf {
   // Counts the compute buffers of a device. They have the size of the widest step and are not
   // freed.
   [[nodiscard]] uint64_t ComputeOnDevice() const {
-    const bool sees_alike =
-        shape_.SmallestWindow() == 0 &&
-        (!request_.tiers.has_value() || shape_.NumGroups(request_.granularity) == 1);
+    const bool sees_alike = shape_.SmallestWindow() == 0 &&
+                            ((!request_.tiers.has_value() && request_.retention == nullptr) ||
+                             shape_.NumGroups(request_.granularity) == 1);
     uint64_t bytes =
         GraphBytes(std::max<uint64_t>(chunk_, requests_)) + model_.state_bytes * requests_ +
         DeviceStepBytes(shape_, {.num_sequences = requests_,
@@ -353,7 +354,8 @@ class MemoryOf {
   const bool in_file_ = LiesInFile(tiers_.engine);
   const bool reads_selectively_ = ReadsSelectively(tiers_.shares);
   // is_ranked_ is true if a scorer ranks rows by their mass.
-  const bool is_ranked_ = request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_});
+  const bool is_ranked_ = (request_.retention != nullptr && request_.retention->NeedsScores()) ||
+                          (request_.tiers.has_value() && !PlacesByPosition({.tiers = tiers_}));
   const PageFormat format_ = PageFormat::Of(shape_, request_.kv_type);
   CompressedFormat compressed_ =
       CompressedFormat::Of(format_, tiers_.engine.t2_type.value_or(kDefaultT2Type));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/attention/ggml_records.h"
+#include "src/attention/rows.h"
 #include "src/model/loaded/loaded_model.h"
 #include "src/model/loaded/own_attention.h"
 
@@ -98,12 +99,38 @@ Status CheckOptions(const EngineOptions& engine, const SessionOptions& session) 
                            "cannot be combined with re-rotated keys, which lie in T0 alone; limit "
                            "the rows that are kept by a policy with a budget");
   }
-  if (session.policy.budget.unit != Budget::Unit::kNone) {
-    return InvalidArgument("memory_bytes",
-                           "cannot be combined with a policy budget, which also limits the "
-                           "rows that are kept; give one of them");
-  }
   return OkStatus();
+}
+
+// Returns the placement of a policy that evicts rows before tiers place the others; null: the
+// policy evicts none, or no session could have it.
+std::shared_ptr<const Placement> RetentionOf(const Model& model, const EngineOptions& engine,
+                                             const SessionOptions& session, int context,
+                                             ExpectedMarks marks) {
+  PolicySpec spec = session.policy;
+  TierSetting tiers = TiersOf(engine, session).value_or(TierSetting());
+  // Evictions do not depend on caps.
+  tiers.engine.t0_cap_bytes = tiers.engine.t1_cap_bytes = 0;
+  tiers.shares.evict_beyond_caps = false;
+  spec.tiers = tiers.shares;
+  if (!EvictsByItself(spec, engine.policies.get())) return nullptr;
+  const PageFormat format = PageFormat::Of(model.shape(), engine.kv_type);
+  const double trained = model.trained_compression();
+  Result<Policy> policy = MakePolicy(
+      spec,
+      {.shape = model.shape(),
+       .row_bytes = format.RowBytes(),
+       .compressed_row_bytes =
+           CompressedFormat::Of(format, tiers.engine.t2_type.value_or(kDefaultT2Type)).RowStride(),
+       .max_tokens = context,
+       .tiers = tiers.engine,
+       .eviction_window = model.eviction_window(),
+       .eviction_shift = model.eviction_shift(),
+       .expected_compression = marks == ExpectedMarks::kTrained && trained > 1 ? trained : 1,
+       .attention_scale = model.attention_scale(),
+       .registry = engine.policies.get()});
+  if (!policy.ok()) return nullptr;
+  return std::shared_ptr<const Placement>(std::move(policy->placement));
 }
 
 }  // namespace
@@ -117,7 +144,7 @@ Result<FitModel> MeasureFitModel(const Model& model) {
 }
 
 FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
-                        const SessionOptions& session, int prompt_tokens) {
+                        const SessionOptions& session, int prompt_tokens, ExpectedMarks marks) {
   const PolicySpec& policy = session.policy;
   FitRequest request;
   request.context = session.context > 0 ? session.context : model.shape().trained_context;
@@ -131,8 +158,10 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   request.window = policy.window.value_or(request.window);
   request.interval = policy.interval.value_or(request.interval);
   request.granularity = policy.granularity.value_or(GranularityOf(policy.name));
-  request.places_by_position = policy.name == PolicySpec().name && policy.scorer.empty() &&
-                               !policy.sinks && !policy.window && !policy.interval;
+  request.retention = RetentionOf(model, engine, session, request.context, marks);
+  request.places_by_position =
+      request.retention != nullptr || (policy.name == PolicySpec().name && policy.scorer.empty() &&
+                                       !policy.sinks && !policy.window && !policy.interval);
   request.on_device = engine.device.kind == DeviceKind::kBackend;
   request.device_attention = engine.device.attention;
   if (request.on_device) {
@@ -147,7 +176,7 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                               const EngineOptions& engine, const SessionOptions& session) {
   EBB_RETURN_IF_ERROR(CheckOptions(engine, session));
   EBB_ASSIGN_OR_RETURN(const FitModel measured, MeasureFitModel(model));
-  FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens);
+  FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens, request.marks);
   if (request.max_tokens >= 0 && request.prompt_tokens < fit.context) {
     fit.context =
         request.prompt_tokens + std::min(fit.context - request.prompt_tokens, request.max_tokens);

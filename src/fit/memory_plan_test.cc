@@ -127,10 +127,18 @@ TEST_F(MemoryPlanTest, PromptsAtAnyTimeTakeTheirBuffersBesideTheCache) {
   EXPECT_GT(any->bytes.Memory(), first->bytes.Memory());
 }
 
-TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
+TEST_F(MemoryPlanTest, ABudgetIsPartOfTheRequest) {
   SessionOptions budget;
   budget.policy = {.name = "h2o", .budget = {Budget::Unit::kPercent, 50}};
-  ExpectRefused({}, budget, "cannot be combined with a policy budget");
+  const MemoryRequest request = {.memory_bytes = uint64_t{64} << 30};
+  const auto half = PlanMemory(*model_, request, {}, budget);
+  const auto all = PlanMemory(*model_, request, {}, {});
+  ASSERT_TRUE(half.ok() && all.ok());
+  EXPECT_FALSE(half->setting.tiers.has_value());
+  EXPECT_LT(half->bytes.t0, all->bytes.t0 * 6 / 10);
+}
+
+TEST_F(MemoryPlanTest, WhatSaysTooHowMuchStaysIsRefused) {
   SessionOptions lossless;
   lossless.lossless.emplace();
   ExpectRefused({}, lossless, "lossless generation");

@@ -74,6 +74,15 @@ bool PlacesByPosition(const FitSetting& setting) {
   return ReadsSelectively(setting.tiers->shares) || CompressesOldRows(setting.tiers->shares);
 }
 
+bool IsAllowed(const FitSetting& setting, const FitRequest& request) {
+  if (request.retention == nullptr) {
+    return request.places_by_position || !PlacesByPosition(setting);
+  }
+  // The policy says which rows stay, and scores may need the attention to all of them.
+  return !setting.tiers.has_value() ||
+         (setting.tiers->shares.evict_share == 0 && !ReadsSelectively(setting.tiers->shares));
+}
+
 Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
   if (bytes.Memory() > limits.memory_bytes) {
     const ComparedSizes sizes(bytes.Memory(), limits.memory_bytes);
@@ -193,7 +202,7 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   Status refused;
   FitRequest candidate = request;
   for (FitSetting& setting : SettingsByGentleness(request.on_device, request.t2_on_device)) {
-    if (PlacesByPosition(setting) && !request.places_by_position) continue;
+    if (!IsAllowed(setting, request)) continue;
     candidate.tiers = setting.tiers;
     const Result<FitBytes> bytes = FitRequestInto(model, candidate);
     if (!bytes.ok()) {

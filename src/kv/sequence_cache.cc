@@ -127,7 +127,11 @@ void SequenceCache::TruncateTo(Position end) {
 }
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
-  impl_->tables.Detach(group)->full.SetLastVisible(index, last);
+  Impl& c = *impl_;
+  GroupTable* const table = c.tables.Detach(group);
+  table->Split({&index, 1}, &c.full_index, &c.compressed_index);
+  assert(c.full_index.size() == 1 && "rows of T2 cannot be hidden");
+  table->full.SetLastVisible(c.full_index.front(), last);
 }
 
 size_t SequenceCache::Compact(size_t max_bytes) {

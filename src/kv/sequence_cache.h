@@ -170,7 +170,7 @@ class SequenceCache {
   // Removes every row at `end` and later, in all groups. Does not restore removed rows.
   void TruncateTo(Position end);
   // Hides row `index` from queries after position `last`, for a step of several tokens in which the
-  // row expires; kVisibleForEver makes it visible again.
+  // row expires; kVisibleForEver makes it visible again. REQUIRES: the row is not in T2.
   void SetLastVisible(int group, uint32_t index, Position last);
   // Compacts: moves rows out of sparse pages into free slots of other pages as long as that frees
   // whole pages and copies at most `max_bytes`. Returns the bytes copied. Changes only slots and

@@ -93,13 +93,16 @@ std::optional<PolicyTiers> TiersOfPolicy(const EngineOptions& engine,
   tiers.t1 = T1Place::kNone;
   tiers.t1_cap_bytes = 0;
   if (CompressesOldRows(shares)) return of_policy;
-  const double stays = 1 - shares.evict_share;
-  const double in_t2 = stays * shares.t2_share;
-  const double in_t0 = stays * (1 - shares.t2_share) * shares.t0_share.value_or(1);
-  shares.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
-  // A share of the rows alive would evict more rows of T1 at each interval.
-  shares.evict_of = EvictOf::kGenerated;
-  shares.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
+  // Rows that would lie in T1 are evicted, unless the policy itself says which rows stay.
+  if (!EvictsByItself(session.policy, engine.policies.get())) {
+    const double stays = 1 - shares.evict_share;
+    const double in_t2 = stays * shares.t2_share;
+    const double in_t0 = stays * (1 - shares.t2_share) * shares.t0_share.value_or(1);
+    shares.evict_share = std::max(1 - in_t0 - in_t2, 0.0);
+    // A share of the rows alive would evict more rows of T1 at each interval.
+    shares.evict_of = EvictOf::kGenerated;
+    shares.t2_share = in_t0 + in_t2 > 0 ? in_t2 / (in_t0 + in_t2) : 0;
+  }
   if (tiers.t0_cap_bytes > 0) {
     shares.evict_beyond_caps = true;
     of_policy.protected_rows = Protected::kMayGo;
@@ -223,9 +226,7 @@ int Speculator::NumLookedUp(int limit) const {
   if (!lookup_.has_value() || lookup_->match() == 0 || !length_.KnowsSteps()) return 0;
   if (looked_up_since_draft_ >= kLookedUpBetweenDrafts) return 0;
   size_t most = limit - 1;
-  if (const Placement* placement = draft_->policy().placement.get(); placement != nullptr) {
-    most = std::min<size_t>(most, placement->LongestStep() - 1);
-  }
+  most = std::min<size_t>(most, draft_->LongestStep() - 1);
   if (draft_->settler().CapsMayBind()) {
     most = std::min(most, std::max<size_t>(draft_->cache().RoomForTokens(), 1) - 1);
   }

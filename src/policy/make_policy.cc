@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "ebb/recent_windows.h"
+#include "src/base/key_values.h"
+#include "src/policy/pairs.h"
 #include "src/policy/policy_table.h"
 
 namespace ebb {
@@ -48,6 +50,8 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
 // scorer.
 struct ResolvedPolicy {
   PolicyRow row;
+  PlacementFactory retention = nullptr;  // makes the placement that evicts; null: nothing evicts
+  PlacementFactory layout = nullptr;     // places the rows that stay in tiers; null: no tiers
   const ScorerRow* scorer = nullptr;
   std::string base;    // its name in the table
   std::string name;    // "windowed:h2o", "h2o+scorer=random"
@@ -87,6 +91,22 @@ Status CheckOption(const ResolvedPolicy& resolved, PolicyOption option, std::str
   return OkStatus();
 }
 
+// Returns how many rows of each (layer, kv head) fit into `bytes`, each counted in the format that
+// it will have. Of compressed rows, those that always stay in full precision come first.
+double RowsIn(double bytes, const PolicySpec& spec, const PolicyContext& context) {
+  const auto streams = static_cast<double>(context.shape.NumStreams());
+  const double full = static_cast<double>(context.row_bytes) * streams;
+  const auto compressed = static_cast<double>(context.compressed_row_bytes) * streams;
+  if (!spec.tiers || !HasT2(*spec.tiers) || compressed == 0) return std::floor(bytes / full);
+  const bool is_old = CompressesOldRows(spec.tiers);
+  const auto first =
+      is_old ? static_cast<double>(OldBesideT2(*spec.tiers, 0).MostInT0())
+             : spec.sinks.value_or(kDefaultSinks) + spec.window.value_or(kDefaultWindow);
+  if (bytes <= first * full) return std::floor(bytes / full);
+  const double share = is_old ? 1 : spec.tiers->t2_share;
+  return first + std::floor((bytes - first * full) / (share * compressed + (1 - share) * full));
+}
+
 // Converts a budget in bytes or as a compression ratio to rows per group.
 Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& context) {
   const Budget& budget = spec.budget;
@@ -102,9 +122,10 @@ Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& contex
   double rows = budget.value;
   if (budget.unit == Budget::Unit::kBytes) {
     assert(context.row_bytes > 0);
-    const size_t token_bytes = TokenBytes(context);
-    rows = std::floor(budget.value / static_cast<double>(token_bytes));
-    if (rows < 1) return refuse(fmt::format("holds no row: a token takes {} bytes", token_bytes));
+    rows = RowsIn(budget.value, spec, context);
+    if (rows < 1) {
+      return refuse(fmt::format("holds no row: a token takes {} bytes", TokenBytes(context)));
+    }
     // No sequence has more rows than kMaxNumber, so the policy decides as with the exact number.
     rows = std::min(rows, static_cast<double>(kMaxNumber));
   }
@@ -148,6 +169,7 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
                               .negative_means_no_room = resolved.scorer->negative_means_no_room,
                               .eviction_window = context.eviction_window,
                               .eviction_shift = context.eviction_shift,
+                              .expected_compression = context.expected_compression,
                               .tiers = {context.tiers, spec.tiers.value_or(TierShares())},
                               .rows_available = context.rows_available,
                               .protected_rows = protected_rows};
@@ -169,46 +191,120 @@ Result<const PolicyRow*> FindBase(const PolicyRegistry::Tables& tables, std::str
   return InvalidArgument(fmt::format("{}, {}NAME", found.status().message(), kWindowed));
 }
 
-// Returns whether rows are placed by position alone, as with selective reading and with old rows in
-// T2. No policy decides then, and no row is evicted.
-bool PlacesByPosition(const PolicySpec& spec) {
-  return ReadsSelectively(spec.tiers) || CompressesOldRows(spec.tiers);
+// Returns whether tiers place rows by position alone, as for steps that read some rows and with old
+// rows in T2. No scores rank rows for them.
+bool PlacesByPosition(const PolicySpec& spec, const PolicyRow& row) {
+  return ReadsSelectively(spec.tiers) || CompressesOldRows(spec.tiers) || !spec.read.empty() ||
+         row.make_selector != nullptr;
 }
 
-// Returns the name of the first option of a policy that has no effect on rows placed by position.
-std::string FindOptionOfPolicy(const PolicySpec& spec) {
-  if (spec.name != kEveryRowStays) return fmt::format("policy \"{}\"", spec.name);
-  if (!spec.scorer.empty()) return fmt::format("scorer \"{}\"", spec.scorer);
-  if (spec.sinks || spec.window || spec.interval) return "numbers of sinks, window or interval";
-  const bool evicts = Evicts(*spec.tiers) || spec.tiers->evict_of != EvictOf::kGenerated;
-  return evicts ? "eviction" : "";
+// Returns whether the spec has an amount of rows for the placement of this policy.
+bool HasAmount(const PolicyRow& row, const PolicySpec& spec) {
+  if (row.make_placement == MakeNoPlacement) return false;
+  if (spec.budget.unit != Budget::Unit::kNone || row.make_placement == MakeDelayedPlacement) {
+    return true;
+  }
+  return std::ranges::any_of(ParamNames(row.info.params), [&](std::string_view name) {
+    return spec.params.contains(std::string(name));
+  });
 }
 
-Status CheckOldRows(const PolicySpec& spec, const EngineTiers& tiers) {
-  if (!CompressesOldRows(spec.tiers)) return OkStatus();
-  const auto refuse = [](std::string_view what) {
-    return InvalidArgument("tiers.t2_rows",
-                           fmt::format("a compressed cache of all old rows cannot be combined with "
-                                       "{}: it keeps every row and compresses all but {}",
-                                       what, RowsInT0Text(kNewestBesideT2)));
-  };
-  if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
-  if (spec.tiers->t2_share > 0) return refuse("a share of rows in T2");
-  if (tiers.t0_cap_bytes > 0) return refuse("a cap on T0");
-  return OkStatus();
+// Makes the placement that evicts the share of the tiers and moves no other row.
+Result<std::unique_ptr<Placement>> MakeShareRetention(const PlacementOptions& options) {
+  PlacementOptions evicting = options;
+  const TierShares& shares = options.tiers.shares;
+  evicting.tiers = {.engine = {.t1 = T1Place::kNone},
+                    .shares = {.evict_share = shares.evict_share, .evict_of = shares.evict_of}};
+  return MakeHierarchyPlacement(evicting);
+}
+
+// Chooses the makers of the retention and of the layout, and the options that they take together.
+void ChoosePlacements(const PolicySpec& spec, const EngineTiers& tiers, ResolvedPolicy* resolved) {
+  constexpr unsigned kOfTiers = kSinksOption | kWindowOption | kIntervalOption;
+  PolicyRow& row = resolved->row;
+  if (!spec.tiers) {
+    resolved->retention = row.make_placement;
+    return;
+  }
+  const bool by_position = PlacesByPosition(spec, row);
+  const bool has_share = by_position && spec.tiers->evict_share > 0;
+  resolved->layout = CompressesOldRows(spec.tiers) ? MakeOldRowsPlacement
+                     : !by_position                ? MakeHierarchyPlacement
+                     : tiers.t1 == T1Place::kNone  ? MakeNoPlacement
+                                                   : MakePagedPlacement;
+  if (HasAmount(row, spec) || (by_position && !has_share)) {
+    resolved->retention = row.make_placement;
+    if (!by_position) row.options |= kOfTiers;
+    return;
+  }
+  // The policy ranks rows for the tiers.
+  if (has_share) resolved->retention = MakeShareRetention;
+  const bool is_read_budget = row.make_selector != nullptr;
+  row.options = (by_position && !has_share ? kNoOption : kOfTiers) |
+                (is_read_budget ? kBudgetOption : kNoOption);
+  if (!is_read_budget) row.info.params = "";
+}
+
+// Returns the choices that the spec makes, for the table of pairs.
+std::vector<MadeChoice> ChoicesOf(const PolicySpec& spec, const EngineTiers& tiers,
+                                  const ResolvedPolicy& resolved) {
+  using C = Choice;
+  const PolicyRow& row = resolved.row;
+  const std::string policy = fmt::format("policy \"{}\"", resolved.base);
+  std::vector<MadeChoice> choices;
+  if (resolved.retention != nullptr && resolved.retention == row.make_placement) {
+    const std::string what =
+        spec.budget.unit == Budget::Unit::kNone
+            ? policy
+            : fmt::format("{} and a budget of {}", policy, FormatBudget(spec.budget));
+    const auto makes = [&](PlacementFactory factory) { return row.make_placement == factory; };
+    choices.push_back({makes(MakeNoPlacement)            ? C::kKeepsAll
+                       : makes(MakeDelayedPlacement)     ? C::kMarks
+                       : makes(MakeSinksWindowPlacement) ? C::kWindow
+                       : makes(MakeSegmentPlacement) || makes(MakePromptSegmentPlacement)
+                           ? C::kSegments
+                           : C::kBudget,
+                       what});
+  }
+  if (row.key_turns == KeyTurns::kAfterEviction) {
+    choices.push_back({C::kTurnedKeys, fmt::format("{}, which re-rotates keys", policy)});
+  }
+  if (row.make_placement == MakeDelayedPlacement && resolved.scorer->info.name != row.info.scorer) {
+    choices.push_back({C::kOtherScorer, fmt::format("scorer \"{}\"", resolved.scorer->info.name),
+                       "policy.scorer"});
+  }
+  if (row.make_selector != nullptr || !spec.read.empty()) {
+    const bool own = row.make_selector != nullptr;
+    choices.push_back({C::kQuest, own ? policy : "reading by Quest", own ? "" : "policy.read"});
+  }
+  if (!spec.tiers) return choices;
+  const TierShares& shares = *spec.tiers;
+  if (shares.evict_share > 0) {
+    choices.push_back({C::kEvictShare, fmt::format("evicting {:.6g}%", 100 * shares.evict_share),
+                       "tiers.evict_share"});
+  }
+  if (shares.evict_beyond_caps) {
+    choices.push_back(
+        {C::kEvictCaps, "evicting what the caps do not hold", "tiers.evict_beyond_caps"});
+  }
+  if (CompressesOldRows(spec.tiers)) {
+    choices.push_back({C::kOldRows, "a compressed cache of all old rows", "tiers.t2_rows"});
+  } else if (shares.t2_share > 0) {
+    choices.push_back(
+        {C::kT2Share, fmt::format("T2 of {:.6g}%", 100 * shares.t2_share), "tiers.t2_share"});
+  }
+  if (tiers.t0_cap_bytes > 0) choices.push_back({C::kT0Cap, "a cap on T0", "tiers.t0_cap_bytes"});
+  if (ReadsSelectively(spec.tiers)) {
+    choices.push_back({C::kSelect, "select", "tiers.t1_read"});
+  } else if (tiers.t1 != T1Place::kNone) {
+    choices.push_back({C::kT1, "a T1"});
+  }
+  return choices;
 }
 
 Status CheckSelection(const PolicySpec& spec) {
   if (!ReadsSelectively(spec.tiers)) return OkStatus();
   const TierShares& tiers = *spec.tiers;
-  const auto refuse = [](std::string_view what) {
-    return InvalidArgument("tiers.t1_read",
-                           fmt::format("select cannot be combined with {}: it keeps every row in "
-                                       "full precision and chooses by keys which ones are read",
-                                       what));
-  };
-  if (HasT2(tiers)) return refuse("rows in T2");
-  if (const std::string option = FindOptionOfPolicy(spec); !option.empty()) return refuse(option);
   if (!(tiers.t1_mass > 0 && tiers.t1_mass <= 1)) {
     return InvalidArgument("tiers.t1_mass",
                            fmt::format("is {}: expected above 0 and at most 1", tiers.t1_mass));
@@ -224,38 +320,18 @@ Status CheckSelection(const PolicySpec& spec) {
   return OkStatus();
 }
 
-// Finds the policy's row of the table. With the hierarchy, only the scorer and granularity of that
-// policy are used, and the policy that keeps every row has no name.
+// Finds the policy's row of the table. If rows are to be ranked for tiers and the policy keeps
+// every row, another one ranks them.
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
-                             const EngineTiers& tiers, std::string_view base) {
-  EBB_RETURN_IF_ERROR(CheckSelection(spec));
-  EBB_RETURN_IF_ERROR(CheckOldRows(spec, tiers));
-  std::string_view name = base;
-  const bool by_position = PlacesByPosition(spec);
-  if (spec.tiers && !by_position && base == kEveryRowStays) {
-    name = Evicts(*spec.tiers) ? kWhereRowsGo : kWhereRowsStay;
+                             std::string_view base) {
+  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(tables, base));
+  const bool ranks = spec.tiers && spec.budget.unit == Budget::Unit::kNone &&
+                     (!PlacesByPosition(spec, *found) || spec.tiers->evict_share > 0);
+  if (ranks && base == kEveryRowStays) {
+    EBB_ASSIGN_OR_RETURN(found,
+                         FindBase(tables, Evicts(*spec.tiers) ? kWhereRowsGo : kWhereRowsStay));
   }
-  EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(tables, name));
-  PolicyRow row = *found;
-  if (!spec.tiers) return row;
-  if (spec.budget.unit != Budget::Unit::kNone) {
-    return InvalidArgument("policy.budget",
-                           "cannot be combined with tiers, whose shares and caps say how many rows "
-                           "are evicted");
-  }
-  for (const std::string_view param : ParamNames(row.info.params)) {
-    if (!spec.params.contains(std::string(param))) continue;
-    return InvalidArgument(fmt::format(
-        "policy \"{}\": with tiers it only names the scorer and takes no {}=", name, param));
-  }
-  row.options = by_position ? kNoOption : kSinksOption | kWindowOption | kIntervalOption;
-  row.info.params = "";
-  row.make_placement = CompressesOldRows(spec.tiers) ? MakeOldRowsPlacement
-                       : !by_position                ? MakeHierarchyPlacement
-                       : tiers.t1 == T1Place::kNone  ? MakeNoPlacement
-                                                     : MakePagedPlacement;
-  row.key_turns = KeyTurns::kWhenFull;
-  return row;
+  return *found;
 }
 
 Result<ResolvedPolicy> ReadSpec(const PolicySpec& spec, const PolicyRegistry* registry,
@@ -265,7 +341,9 @@ Result<ResolvedPolicy> ReadSpec(const PolicySpec& spec, const PolicyRegistry* re
   const bool windowed = base.starts_with(kWindowed);
   if (windowed) base.remove_prefix(kWindowed.size());
   ResolvedPolicy resolved;
-  EBB_ASSIGN_OR_RETURN(resolved.row, FindPolicy(tables, spec, tiers, base));
+  EBB_RETURN_IF_ERROR(CheckSelection(spec));
+  EBB_ASSIGN_OR_RETURN(resolved.row, FindPolicy(tables, spec, base));
+  ChoosePlacements(spec, tiers, &resolved);
   resolved.base = resolved.row.info.name;
   if (windowed && (resolved.row.options & kIntervalOption) == 0) {
     return InvalidArgument(
@@ -326,12 +404,118 @@ PolicySpec IdentityOf(const ResolvedPolicy& resolved, PolicySpec spec,
   return spec;
 }
 
+// Makes the retention and the layout, stacked.
+Result<std::unique_ptr<Placement>> MakePlacement(const ResolvedPolicy& resolved,
+                                                 const PlacementOptions& options) {
+  std::unique_ptr<Placement> retention, layout;
+  if (resolved.retention != nullptr) {
+    EBB_ASSIGN_OR_RETURN(retention, resolved.retention(options));
+  }
+  if (resolved.layout == nullptr) return retention;
+  PlacementOptions of_layout = options;
+  if (retention != nullptr) of_layout.decided_after = retention->DecidedAfter();
+  if (of_layout.decided_after > 0) {
+    // The window is the delay of the marks. T2 keeps out of it.
+    of_layout.window = std::max(kDefaultWindow, of_layout.decided_after);
+  }
+  EBB_ASSIGN_OR_RETURN(layout, resolved.layout(of_layout));
+  return MakeStackedPlacement(std::move(retention), std::move(layout),
+                              options.tiers.engine.t0_cap_bytes > 0);
+}
+
+// Reads PolicySpec::read for Quest.
+Result<SelectorContext> ReadQuest(const PolicySpec& spec, int max_tokens) {
+  constexpr std::string_view kQuest = "quest";
+  const auto refuse = [&](std::string_view why) {
+    return InvalidArgument(
+        "policy.read",
+        fmt::format("\"{}\": {}; write quest, or quest: followed by any of rows=1024 "
+                    "or share=25%, and page=16, with commas",
+                    spec.read, why));
+  };
+  SelectorContext quest;
+  const std::string_view text = spec.read;
+  if (text != kQuest && !text.starts_with("quest:")) return refuse("not a way to read");
+  std::vector<KeyValue> parts;
+  if (text != kQuest) {
+    auto read = ParseKeyValues(text.substr(kQuest.size() + 1));
+    if (!read.ok()) return refuse(read.status().message());
+    parts = *std::move(read);
+  }
+  std::map<std::string, std::string> params;
+  for (const auto& [key, value] : parts) {
+    if (key == "page") {
+      params["page"] = value;
+      continue;
+    }
+    const Result<Budget> budget = ParseBudget(value);
+    const bool is_share = key == "share";
+    if (!is_share && key != "rows") return refuse("neither rows= nor share= nor page=");
+    if (!budget.ok() || budget->unit != (is_share ? Budget::Unit::kPercent : Budget::Unit::kRows) ||
+        quest.budget.unit != Budget::Unit::kNone) {
+      return refuse("not one number of rows or one share");
+    }
+    quest.budget = *budget;
+  }
+  auto read = ReadParams(kQuest, "page=P", params, max_tokens);
+  if (!read.ok()) return refuse(read.status().message());
+  quest.params = *std::move(read);
+  return quest;
+}
+
+// Makes the selector of the policy, of PolicySpec::read or of TierShares::t1_read; null: steps read
+// all rows.
+Result<std::unique_ptr<Selector>> MakeSelector(const ResolvedPolicy& resolved,
+                                               const PolicySpec& spec, const PolicyContext& context,
+                                               const PlacementOptions& options,
+                                               Granularity granularity) {
+  if (resolved.row.make_selector != nullptr) {
+    return resolved.row.make_selector({.shape = context.shape,
+                                       .granularity = granularity,
+                                       .budget = options.budget,
+                                       .params = options.params});
+  }
+  if (!spec.read.empty()) {
+    EBB_ASSIGN_OR_RETURN(SelectorContext quest, ReadQuest(spec, context.max_tokens));
+    quest.shape = context.shape;
+    quest.granularity = granularity;
+    return MakeQuestSelector(quest);
+  }
+  if (!ReadsSelectively(spec.tiers)) return std::unique_ptr<Selector>();
+  if (spec.tiers->t1_reuse > 0 && !context.shape.layers_read.empty()) {
+    return Unsupported("tiers.t1_reuse",
+                       "layers of this model share rows, and a layer would reuse the choice of "
+                       "another one");
+  }
+  return MakeMassSelector({.shape = context.shape,
+                           .granularity = granularity,
+                           .mass = spec.tiers->t1_mass,
+                           .most_rows = spec.tiers->t1_rows,
+                           .reuse = spec.tiers->t1_reuse,
+                           .attention_scale = context.attention_scale});
+}
+
+// Refuses scores that need the attention to rows which steps do not read.
+Status CheckMass(const Policy& policy, const PolicySpec& spec, const ResolvedPolicy& resolved) {
+  const bool uses_scores = policy.placement != nullptr && policy.placement->NeedsScores();
+  if (policy.selector == nullptr || !uses_scores ||
+      policy.scorer->Needs().mass == MassNeed::kNone) {
+    return OkStatus();
+  }
+  const bool selects = ReadsSelectively(spec.tiers);
+  const MadeChoice made[] = {
+      {Choice::kReadsMass, fmt::format("scorer \"{}\"", resolved.scorer->info.name)},
+      {selects ? Choice::kSelect : Choice::kQuest, selects ? "select" : "reading by Quest",
+       selects ? "tiers.t1_read" : "policy.read"}};
+  return CheckPairs(made);
+}
+
 }  // namespace
 
 Result<PolicySpec> DropUnusedOptions(PolicySpec spec, const PolicyRegistry* registry) {
   EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved, ReadSpec(spec, registry));
   const auto takes = [&](PolicyOption option) { return (resolved.row.options & option) != 0; };
-  if (!takes(kBudgetOption) && !spec.tiers) spec.budget = {};
+  if (!takes(kBudgetOption)) spec.budget = {};
   if (!takes(kSinksOption)) spec.sinks.reset();
   const bool has_budget = spec.budget.unit != Budget::Unit::kNone;
   if (!takes(kWindowOption) || (takes(kBudgetSetsWindow) && has_budget)) spec.window.reset();
@@ -344,6 +528,13 @@ Result<bool> IsRandomized(const PolicySpec& spec, const PolicyRegistry* registry
   return UsesSeed(resolved);
 }
 
+bool EvictsByItself(const PolicySpec& spec, const PolicyRegistry* registry) {
+  const Result<ResolvedPolicy> resolved = ReadSpec(spec, registry);
+  return resolved.ok() && resolved->retention != nullptr &&
+         resolved->retention == resolved->row.make_placement &&
+         resolved->retention != MakeNoPlacement;
+}
+
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) {
   return MakePolicy(spec, context, Protected::kStay);
 }
@@ -351,6 +542,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context) 
 Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context, Protected rows) {
   EBB_ASSIGN_OR_RETURN(const ResolvedPolicy resolved,
                        ReadSpec(spec, context.registry, context.tiers));
+  EBB_RETURN_IF_ERROR(CheckPairs(ChoicesOf(spec, context.tiers, resolved)));
   EBB_RETURN_IF_ERROR(CheckNeed(resolved, context));
   EBB_ASSIGN_OR_RETURN(const PlacementOptions options, ReadOptions(resolved, spec, context, rows));
 
@@ -360,26 +552,9 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context, 
   policy.identity = IdentityOf(resolved, spec, options, policy.granularity);
   policy.key_turns = resolved.row.key_turns;
   policy.looks_ahead = resolved.scorer->need == ScorerNeed::kForesight;
-  EBB_ASSIGN_OR_RETURN(policy.placement, resolved.row.make_placement(options));
-  if (resolved.row.make_selector != nullptr) {
-    policy.selector = resolved.row.make_selector({.shape = context.shape,
-                                                  .granularity = policy.granularity,
-                                                  .budget = options.budget,
-                                                  .params = options.params});
-  }
-  if (ReadsSelectively(spec.tiers)) {
-    if (spec.tiers->t1_reuse > 0 && !context.shape.layers_read.empty()) {
-      return Unsupported("tiers.t1_reuse",
-                         "layers of this model share rows, and a layer would reuse the choice of "
-                         "another one");
-    }
-    policy.selector = MakeMassSelector({.shape = context.shape,
-                                        .granularity = policy.granularity,
-                                        .mass = spec.tiers->t1_mass,
-                                        .most_rows = spec.tiers->t1_rows,
-                                        .reuse = spec.tiers->t1_reuse,
-                                        .attention_scale = context.attention_scale});
-  }
+  EBB_ASSIGN_OR_RETURN(policy.placement, MakePlacement(resolved, options));
+  EBB_ASSIGN_OR_RETURN(policy.selector,
+                       MakeSelector(resolved, spec, context, options, policy.granularity));
   if (resolved.scorer->extension != nullptr) {
     policy.scorer = resolved.scorer->extension->make_scorer(
         {.shape = context.shape, .granularity = policy.granularity, .seed = spec.seed});
@@ -392,6 +567,7 @@ Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context, 
                                            .eviction_shift = context.eviction_shift,
                                            .run_parts = context.run_parts});
   }
+  EBB_RETURN_IF_ERROR(CheckMass(policy, spec, resolved));
   return policy;
 }
 

@@ -397,13 +397,35 @@ TEST(MakePolicy, TheIdentityOfAPolicyIsItsNameAndParameters) {
   EXPECT_NE(attention({.scorer = "random", .seed = 1}), attention({.scorer = "random", .seed = 2}));
 }
 
-TEST(MakePolicy, TiersExcludeABudgetAndParameters) {
+TEST(MakePolicy, ABudgetRowsAmongParametersAndMarksEvictBeforeTiersPlace) {
+  const EngineTiers in_t2 = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt4};
+  const TierShares half = {.t2_share = 0.5}, old = {.t2_rows = T2Rows::kOld};
+  const auto placement = [&](const PolicySpec& spec) {
+    return Make(spec, in_t2).placement->Name();
+  };
+  EXPECT_EQ(placement({.name = "attention", .budget = Percent(50), .window = 16, .tiers = half}),
+            "budget:percent=50,sinks=4,window=16,interval=64 in "
+            "hierarchy(t0=100%,t1=none,t2=50%:int4,evict=0% of generated,sinks=4,window=16,"
+            "interval=64)");
+  EXPECT_EQ(placement({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = old}),
+            "heavy_recent:heavy=4,recent=512,interval=1 in old_rows(t2=int4,first=64,newest=64)");
+  EXPECT_EQ(placement({.name = "streaming", .tiers = old}),
+            "sinks_window:sinks=4,window=512,interval=1 in "
+            "old_rows(t2=int4,first=64,newest=64)");
+  EXPECT_EQ(placement({.name = "h2o", .tiers = half}),
+            "hierarchy(t0=100%,t1=none,t2=50%:int4,evict=0% of generated,sinks=4,window=128,"
+            "interval=64)");
+  // A share is evicted under old rows as it is without them.
+  EXPECT_EQ(placement({.tiers = TierShares{.t2_rows = T2Rows::kOld, .evict_share = 0.2}}),
+            "hierarchy(t0=100%,t1=none,t2=0%:int8,evict=20% of generated,sinks=4,window=128,"
+            "interval=64) in old_rows(t2=int4,first=64,newest=64)");
   EXPECT_EQ(
-      ErrorOf({.name = "attention", .budget = Percent(50), .tiers = TierShares()}),
-      "policy.budget: cannot be combined with tiers, whose shares and caps say how many rows are "
-      "evicted");
-  EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"heavy", "4"}}, .tiers = TierShares()}),
-            "policy \"h2o\": with tiers it only names the scorer and takes no heavy=");
+      ErrorOf({.budget = Percent(50), .tiers = TierShares()}),
+      "policy \"full\" takes no budget; it takes scorer, granularity, sinks, window, interval");
+  EXPECT_EQ(
+      ErrorOf({.name = "h2o", .budget = Percent(50), .tiers = TierShares{.evict_share = 0.25}}),
+      "tiers.evict_share: evicting 25% cannot be combined with policy \"h2o\" and a budget of "
+      "50%: both say how many rows are evicted");
   EXPECT_EQ(ErrorOf({.tiers = TierShares{.evict_beyond_caps = true}}, {.t1 = T1Place::kNone}),
             "tiers.evict_beyond_caps: expected a cap on T0, and one on T1 unless there is no T1");
   EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierShares()}),
@@ -450,6 +472,11 @@ TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
                            .scorer = std::string(scorer.name),
                            .granularity = granularity};
         if (policy.name != "full") spec.budget = Rows(256);
+        // Rows go by the sign of the model's marks, which no other score has.
+        if (policy.name == "dms" && scorer.name != "dms") {
+          EXPECT_THAT(ErrorOf(*DropUnusedOptions(spec)), HasSubstr("the model's own marks"));
+          continue;
+        }
         const Policy made = Make(*DropUnusedOptions(spec));
         EXPECT_EQ(made.granularity, granularity);
         EXPECT_THAT(made.scorer->Name(), HasSubstr(std::string(scorer.name)));
@@ -658,8 +685,8 @@ TEST(MakePolicy, PoliciesThatDoMoreThanEvictSaySo) {
   EXPECT_EQ(quest.selector->Name(), "quest:percent=25,page=16,keys=f16");
   EXPECT_EQ(Make({.name = "streaming"}).key_turns, KeyTurns::kWhenFull);
   EXPECT_EQ(Make({.name = "streaming_rerotated"}).key_turns, KeyTurns::kAfterEviction);
-  EXPECT_EQ(Make({.name = "streaming_rerotated", .tiers = TierShares()}).key_turns,
-            KeyTurns::kWhenFull);
+  EXPECT_THAT(ErrorOf({.name = "streaming_rerotated", .tiers = TierShares()}),
+              HasSubstr("keys in T1 and T2 cannot be re-rotated"));
 }
 
 TEST(MakePolicy, RefusesABudgetSmallerThanSinksAndWindow) {

@@ -41,6 +41,8 @@ struct PlacementOptions {
   bool negative_means_no_room = false;  // ScorerRow::negative_means_no_room of the policy's scorer
   int eviction_window = 0;              // tokens; 0: the model marks no rows
   int eviction_shift = 1;               // tokens by which a model's mark comes after its row
+  double expected_compression = 1;      // as in PolicyContext
+  int decided_after = 0;                // DecidedAfter() of the retention above a layout
   TierSetting tiers = {};               // only for the hierarchy, like the members below
   RowsAvailable rows_available = {};
   Protected protected_rows = Protected::kStay;
@@ -76,6 +78,11 @@ Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions
 // Makes the placement for selective reading (TierShares::t1_read), which moves whole pages to T1 by
 // position alone.
 Result<std::unique_ptr<Placement>> MakePagedPlacement(const PlacementOptions& options);
+// Returns a placement in which `retention` evicts rows and `layout` places those that stay. A null
+// placement does nothing.
+[[nodiscard]] std::unique_ptr<Placement> MakeStackedPlacement(std::unique_ptr<Placement> retention,
+                                                              std::unique_ptr<Placement> layout,
+                                                              bool has_caps);
 // Returns null: rows never move.
 Result<std::unique_ptr<Placement>> MakeNoPlacement(const PlacementOptions& options);
 

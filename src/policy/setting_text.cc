@@ -99,7 +99,11 @@ std::vector<TierOption> TierOptions(const TierSetting& tiers) {
   if (HasT2(shares)) {
     const std::string rows = CompressesOldRows(shares) ? "old" : percent(shares.t2_share);
     const CompressedType type = engine.t2_type.value_or(kDefaultT2Type);
-    options.emplace_back("--t2", fmt::format("{}:{}", rows, CompressedTypeName(type)));
+    std::string text = fmt::format("{}:{}", rows, CompressedTypeName(type));
+    const TierShares usual;
+    if (shares.t2_first != usual.t2_first) text += fmt::format(",first={}", shares.t2_first);
+    if (shares.t2_newest != usual.t2_newest) text += fmt::format(",newest={}", shares.t2_newest);
+    options.emplace_back("--t2", std::move(text));
   }
   if (ReadsSelectively(shares)) options.emplace_back("--t1-read", T1ReadText(shares));
   if (shares.evict_share > 0) {

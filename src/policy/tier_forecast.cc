@@ -17,11 +17,54 @@ TierCaps CapsOf(const ForecastRequest& request) {
   return CapsOf(request.tiers.engine, request.rows_available, request.interval);
 }
 
+// Retained counts the rows of a group that the retention leaves.
+class Retained {
+ public:
+  explicit Retained(const ForecastRequest& request)
+      : placement_(request.retention),
+        prompt_(std::min(request.prompt_tokens, request.most_tokens)),
+        chunk_(request.chunk_tokens) {}
+
+  // Returns the rows at the end of the prompt, and the most rows while it was read.
+  [[nodiscard]] size_t AfterPrompt() const { return RowsAfter(prompt_, StepKind::kPrefill); }
+  [[nodiscard]] size_t PeakOfPrompt() const {
+    const size_t before = Less(prompt_, chunk_);
+    return std::min(prompt_, RowsAfter(before, StepKind::kPrefill) + chunk_);
+  }
+  // Returns the rows once there are `tokens` tokens, and the most rows until then that are in the
+  // cache together, prompt excluded. REQUIRES: tokens >= the prompt.
+  [[nodiscard]] size_t After(size_t tokens) const {
+    const size_t generated = tokens - prompt_, since = generated % Interval();
+    if (generated == since) return AfterPrompt() + generated;
+    return std::min(tokens, RowsAfter(tokens - since, StepKind::kDecode) + since);
+  }
+  [[nodiscard]] size_t PeakUntil(size_t tokens) const {
+    const size_t generated = tokens - prompt_, decided = generated - generated % Interval();
+    if (decided == 0) return After(tokens);
+    // Before the last decision there were the rows of one interval more.
+    return std::max(After(tokens), After(prompt_ + decided - 1) + 1);
+  }
+
+ private:
+  [[nodiscard]] size_t RowsAfter(size_t tokens, StepKind kind) const {
+    return placement_ == nullptr ? tokens
+                                 : std::min(tokens, placement_->RowsAfter(tokens, prompt_, kind));
+  }
+  [[nodiscard]] size_t Interval() const {
+    return placement_ == nullptr ? 1 : static_cast<size_t>(std::max(placement_->Interval(), 1));
+  }
+
+  const Placement* const placement_;
+  const size_t prompt_;
+  const size_t chunk_;
+};
+
 // Forecast simulates the decisions of the hierarchy's placement as counts of rows.
 class Forecast {
  public:
   explicit Forecast(const ForecastRequest& request)
       : request_(request),
+        retained_(request),
         planner_(request.tiers.shares, CapsOf(request), request.protected_rows) {}
 
   Result<RowsOverTime> Follow() {
@@ -29,15 +72,18 @@ class Forecast {
     const size_t prompt = std::min(request_.prompt_tokens, most);
     const auto interval = static_cast<size_t>(request_.interval);
     RowsOverTime rows;
-    rows.last.t0 = prompt;
-    if (prompt > planner_.caps().t0) {
+    rows.last.t0 = retained_.AfterPrompt();
+    size_t peak = retained_.PeakOfPrompt();
+    if (rows.last.t0 > planner_.caps().t0) {
       EBB_RETURN_IF_ERROR(Decide(prompt, StepKind::kPrefill, &rows.last));
+      peak = rows.last.t0;
     }
     rows.peaks = rows.last;
+    rows.peaks.t0 = peak;
     for (size_t tokens = prompt; tokens < most;) {
       const size_t num_new = std::min(interval, most - tokens);
       tokens += num_new;
-      rows.last.t0 += num_new;
+      rows.last.t0 = std::min(rows.last.t0 + num_new, retained_.PeakUntil(tokens));
       rows.peaks.t0 = std::max(rows.peaks.t0, rows.last.t0);
       if (num_new < interval) break;
       EBB_RETURN_IF_ERROR(Decide(tokens, StepKind::kDecode, &rows.last));
@@ -49,10 +95,11 @@ class Forecast {
 
  private:
   Status Decide(size_t tokens, StepKind kind, RowCounts* rows) {
+    const size_t retained = retained_.After(tokens);
     GroupRows group;
     group.num_ever = Less(tokens, request_.prompt_tokens + request_.sinks + request_.window);
-    group.num_protected = tokens - group.num_ever;
-    group.num_alive = group.num_ever - evicted_;
+    group.num_protected = std::min(tokens - group.num_ever, retained);
+    group.num_alive = std::min(group.num_ever - evicted_, retained - group.num_protected);
     const TierPlan plan = kind == StepKind::kDecode ? planner_.Decide(group)
                                                     : planner_.Divide(group, planner_.caps().t0);
     if (!planner_.Holds(group.num_protected, plan.num_full)) {
@@ -69,44 +116,63 @@ class Forecast {
   }
 
   const ForecastRequest& request_;
+  const Retained retained_;
   const TierPlanner planner_;
   size_t evicted_ = 0;
 };
 
-// Returns how many of the newest rows stay in T0 if rows are placed by position alone, as with
-// selective reading and old rows in T2 (see tier_plan.h); nullopt for other tiers.
-std::optional<Position> NewestAbove(const TierSetting& tiers) {
-  if (CompressesOldRows(tiers.shares)) return kNewestAboveT2;
-  if (ReadsSelectively(tiers.shares) && tiers.engine.t1 != T1Place::kNone) return kNewestAboveT1;
+// Returns the positions that are old if rows are placed by position alone, as with selective
+// reading and old rows in T2; nullopt for other tiers.
+std::optional<OldPositions> OldOf(const ForecastRequest& request) {
+  const auto& [engine, shares] = request.tiers;
+  const int decided_after = request.retention == nullptr ? 0 : request.retention->DecidedAfter();
+  if (CompressesOldRows(shares)) return OldBesideT2(shares, decided_after);
+  if (ReadsSelectively(shares) && engine.t1 != T1Place::kNone) return kOldBesideT1;
   return std::nullopt;
 }
 
-// kChunkTokens is the number of prompt tokens that are read at once, before their rows leave T0.
-constexpr size_t kChunkTokens = 512;
-
-RowsOverTime RowsByPosition(const ForecastRequest& request, Position newest) {
+// Counts the newest rows as alive, and none of the first ones.
+RowsOverTime RowsByPosition(const ForecastRequest& request, const OldPositions& old) {
+  const size_t most = request.most_tokens;
+  const auto end = static_cast<size_t>(old.EndAfter(static_cast<Position>(most)));
+  const size_t num_old = Less(std::min(end, most), static_cast<size_t>(old.first));
+  const Retained retained(request);
+  const TierShares& shares = request.tiers.shares;
+  const size_t unprotected =
+      Less(most, request.prompt_tokens + static_cast<size_t>(request.sinks + request.window));
+  const bool evicts_share = shares.evict_of == EvictOf::kGenerated && shares.evict_share > 0;
+  const size_t gone = evicts_share ? FloorShare(shares.evict_share, unprotected) : 0;
+  const size_t all = retained.After(most) - gone;
   RowsOverTime rows;
-  const Position end = EndOfOldRows(static_cast<Position>(request.most_tokens), newest);
-  const size_t old = Less(std::min(static_cast<size_t>(end), request.most_tokens), kFirstInT0);
-  (CompressesOldRows(request.tiers.shares) ? rows.last.t2 : rows.last.t1) = old;
-  rows.last.t0 = request.most_tokens - old;
+  const size_t below = std::min(num_old, Less(all, most - num_old - (all < most ? old.first : 0)));
+  (CompressesOldRows(shares) ? rows.last.t2 : rows.last.t1) = below;
+  rows.last.t0 = all - below;
   rows.peaks = rows.last;
-  const size_t chunk = std::min(kChunkTokens, request.prompt_tokens);
-  rows.peaks.t0 = std::min(request.most_tokens, MostInT0(newest) + chunk);
+  const size_t chunk = std::min(request.chunk_tokens, request.prompt_tokens);
+  rows.peaks.t0 = std::min(
+      {most, old.MostInT0() + chunk, std::max(retained.PeakOfPrompt(), retained.PeakUntil(most))});
   return rows;
 }
 
 }  // namespace
 
 Result<RowsOverTime> ForecastRows(const ForecastRequest& request) {
-  const std::optional<Position> newest = NewestAbove(request.tiers);
-  if (newest.has_value()) return RowsByPosition(request, *newest);
+  const std::optional<OldPositions> old = OldOf(request);
+  if (old.has_value()) return RowsByPosition(request, *old);
   return Forecast(request).Follow();
 }
 
+RowsOverTime RetainedRows(const ForecastRequest& request) {
+  const Retained retained(request);
+  RowsOverTime rows;
+  rows.last.t0 = retained.After(request.most_tokens);
+  rows.peaks.t0 = std::max(retained.PeakOfPrompt(), retained.PeakUntil(request.most_tokens));
+  return rows;
+}
+
 size_t FloorRows(const ForecastRequest& request) {
-  const std::optional<Position> newest = NewestAbove(request.tiers);
-  if (newest.has_value()) return std::min(request.most_tokens, MostInT0(*newest));
+  const std::optional<OldPositions> old = OldOf(request);
+  if (old.has_value()) return std::min(request.most_tokens, old->MostInT0());
   const size_t held = request.prompt_tokens + request.sinks + request.window + request.interval;
   const size_t cap = CapsOf(request).t0;
   const size_t most = cap == kNoRowCap ? kNoRowCap : cap + static_cast<size_t>(request.interval);
@@ -115,7 +181,7 @@ size_t FloorRows(const ForecastRequest& request) {
 
 std::optional<size_t> RowsOfSelectiveStep(const TierSetting& tiers, size_t most_tokens) {
   if (!ReadsSelectively(tiers.shares) || tiers.engine.t1 == T1Place::kNone) return std::nullopt;
-  return std::min(MostInT0(kNewestAboveT1) + kRowsPerPage, most_tokens);
+  return std::min(kOldBesideT1.MostInT0() + kRowsPerPage, most_tokens);
 }
 
 }  // namespace ebb

@@ -19,6 +19,10 @@ struct ForecastRequest {
   Protected protected_rows = Protected::kStay;
   size_t prompt_tokens = 0;  // given, which never leave full precision
   size_t most_tokens = 0;    // the given ones among them
+  // Evicts rows before the tiers place those that stay; null: nothing does. Must outlive the
+  // request.
+  const Placement* retention = nullptr;
+  size_t chunk_tokens = 512;  // of a prompt, that are read at once
   int sinks = kDefaultSinks;
   int window = kDefaultWindow;
   int interval = kDefaultInterval;
@@ -37,8 +41,12 @@ struct RowsOverTime {
 };
 
 // Simulates the decisions from the prompt to the last token and returns the rows in each tier.
-// Errors: T0Full if the caps do not hold the rows that must stay in full precision.
+// Where retention and tiers decide apart, counts the most rows that either allows a tier. Errors:
+// T0Full if the caps do not hold the rows that must stay in full precision.
 [[nodiscard]] Result<RowsOverTime> ForecastRows(const ForecastRequest& request);
+
+// Returns the rows without tiers: all of them in T0.
+[[nodiscard]] RowsOverTime RetainedRows(const ForecastRequest& request);
 
 // Returns the fewest rows that T0 holds once the last token is there, even with a T0 share of 0:
 // the protected rows and the rows that arrive between two decisions. A cap on T0 limits the result.

@@ -4,6 +4,7 @@
 #ifndef EBB_POLICY_TIER_PLAN_H_
 #define EBB_POLICY_TIER_PLAN_H_
 
+#include <algorithm>
 #include <cstddef>
 
 #include "ebb/policy.h"
@@ -44,30 +45,39 @@ enum class Protected { kStay, kMayGo };
 [[nodiscard]] Result<Policy> MakePolicy(const PolicySpec& spec, const PolicyContext& context,
                                         Protected rows);
 
-// kFirstInT0 is the number of first positions that stay in T0 in placements that decide by position
-// alone. Such placements also keep the newest positions in T0, and move all pages in between, the
-// old rows, to a lower tier.
-inline constexpr Position kFirstInT0 = kFirstRowsInT0;
-// kNewestAboveT1 and kNewestAboveT2 are the fewest newest rows in T0, less one and without the rows
-// of the page that is being filled.
-inline constexpr Position kNewestAboveT1 = kNewestBesideSelectedT1.least - 1;
-inline constexpr Position kNewestAboveT2 = kNewestBesideT2.least - 1;
-static_assert(kFirstInT0 == kRowsPerPage && kNewestBesideT2.most == kNewestAboveT2 + kRowsPerPage &&
-              kNewestBesideSelectedT1.most == kNewestAboveT1 + kRowsPerPage);
-// Returns the most rows that T0 holds between steps: the first and newest rows, and a page that is
-// being filled.
-[[nodiscard]] constexpr size_t MostInT0(Position newest) {
-  return static_cast<size_t>(kFirstInT0 + newest) + kRowsPerPage;
+// OldPositions says which positions are old in placements that decide by position alone: those
+// between the first and the newest ones, which such placements keep in T0. Positions become old in
+// blocks, so that rows move rarely and pages of lower tiers fill.
+struct OldPositions {
+  Position first = kFirstRowsInT0;
+  Position newest = 0;  // at least; up to a block more
+  Position block = kRowsPerPage;
+
+  // Returns the end of the old positions, which begin at `first`, after `num_tokens` tokens.
+  [[nodiscard]] constexpr Position EndAfter(Position num_tokens) const {
+    const Position older = num_tokens - newest;
+    return older <= first ? first : std::max(first, older / block * block);
+  }
+  [[nodiscard]] constexpr bool IsOld(Position position, Position end) const {
+    return position >= first && position < end;
+  }
+  // Returns the most rows that T0 holds between steps: the first and newest ones, and a block that
+  // is being filled.
+  [[nodiscard]] constexpr size_t MostInT0() const {
+    return static_cast<size_t>(first + newest - 1 + block);
+  }
+};
+// kOldBesideT1 holds for selective reading of T1.
+inline constexpr OldPositions kOldBesideT1 = {.newest = kNewestBesideSelectedT1.least};
+// Returns the positions that T2Rows::kOld compresses, under a retention that decides about the
+// newest `decided_after` tokens yet.
+[[nodiscard]] constexpr OldPositions OldBesideT2(const TierShares& shares, int decided_after) {
+  return {.first = shares.t2_first,
+          .newest = std::max(shares.t2_newest, decided_after),
+          .block = std::clamp(shares.t2_newest, 1, kRowsPerPage)};
 }
-// Returns the end of the old positions, which begin at kFirstInT0, in a sequence of `num_tokens`
-// tokens.
-[[nodiscard]] constexpr Position EndOfOldRows(Position num_tokens, Position newest) {
-  const Position older = num_tokens - 1 - newest;
-  return older <= kFirstInT0 ? kFirstInT0 : older / kFirstInT0 * kFirstInT0;
-}
-[[nodiscard]] constexpr bool IsOldRow(Position position, Position end) {
-  return position >= kFirstInT0 && position < end;
-}
+static_assert(kNewestBesideT2.most == kNewestBesideT2.least - 1 + kRowsPerPage &&
+              kNewestBesideSelectedT1.most == kNewestBesideSelectedT1.least - 1 + kRowsPerPage);
 
 // GroupRows counts the rows of one group before a decision.
 struct GroupRows {

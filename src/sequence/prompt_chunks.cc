@@ -41,6 +41,12 @@ size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
   return num_rows;
 }
 
+// Returns whether a prompt changes scores that the policy uses, so that a sequence which takes over
+// rows of a prompt could not have them.
+bool LearnsFromPrompts(const Policy& policy) {
+  return StepSettler::UsesScores(policy) && !policy.scorer->IgnoresPrompts();
+}
+
 }  // namespace
 
 size_t PromptChunks::WholeChunk() const {
@@ -56,8 +62,8 @@ bool PromptChunks::ReadsWholeChunks() const {
 }
 
 bool PromptChunks::ReadsTokenByToken() const {
-  return sequence_.cache().views().HasCompressedRows() &&
-         sequence_.core()->runner->steps().ReadsT2TokenByToken();
+  if (!sequence_.cache().views().HasCompressedRows()) return false;
+  return sequence_.core()->runner->steps().ReadsT2TokenByToken() || sequence_.LongestStep() == 1;
 }
 
 size_t PromptChunks::ChunkOfRest(size_t num_tokens) const {
@@ -65,11 +71,13 @@ size_t PromptChunks::ChunkOfRest(size_t num_tokens) const {
   if (!CompressesOldRows(sequence_.options().policy.tiers)) return std::min(num_tokens, whole);
   // The rows of chunks before the last one are compressed; the last chunk must be long enough to
   // contain the newest rows, which stay in T0.
-  constexpr auto kLeast = static_cast<size_t>(kNewestAboveT2) + kRowsPerPage;
-  if (num_tokens <= whole || num_tokens >= whole + kLeast || whole <= kLeast) {
+  const OldPositions old = OldBesideT2(*sequence_.options().policy.tiers, /*decided_after=*/0);
+  const auto least = static_cast<size_t>(old.newest - 1 + old.block);
+  if (num_tokens <= whole || num_tokens >= whole + least || whole <= least) {
     return std::min(num_tokens, whole);
   }
-  return (num_tokens - kLeast) / kRowsPerPage * kRowsPerPage;
+  const auto block = static_cast<size_t>(old.block);
+  return (num_tokens - least) / block * block;
 }
 
 size_t PromptChunks::MaxChunk(size_t num_tokens) const {
@@ -178,10 +186,11 @@ size_t PromptChunks::ShareablePrefixLength(std::span<const Token> prompt) const 
 }
 
 size_t PromptChunks::NumFirstCompressedRows(std::span<const Token> prompt) const {
-  if (prompt.empty() || sequence_.RotatesKeys()) return 0;
+  if (prompt.empty() || sequence_.RotatesKeys() || LearnsFromPrompts(sequence_.policy())) return 0;
+  const OldPositions old = OldBesideT2(*sequence_.options().policy.tiers, /*decided_after=*/0);
   size_t most = std::min(prompt.size() - 1, static_cast<size_t>(first_.end));
   most =
-      std::min(most, NumFirstRowsInT2(sequence_.cache().tables(), static_cast<size_t>(kFirstInT0)));
+      std::min(most, NumFirstRowsInT2(sequence_.cache().tables(), static_cast<size_t>(old.first)));
   const auto differ =
       std::mismatch(prompt.begin(), prompt.begin() + most, sequence_.tokens().begin());
   most = differ.first - prompt.begin();
@@ -193,13 +202,12 @@ size_t PromptChunks::NumFirstCompressedRows(std::span<const Token> prompt) const
          ChunkOfRest(prompt.size() - end) == chunk) {
     end += chunk;
   }
-  return end % kRowsPerPage == 0 ? end : 0;
+  return end % static_cast<size_t>(old.block) == 0 ? end : 0;
 }
 
 size_t PromptChunks::NumFirstRowsWithoutState(std::span<const Token> prompt) const {
   const Policy& policy = sequence_.policy();
-  const bool learns = StepSettler::UsesScores(policy) && !policy.scorer->IgnoresPrompts();
-  if (prompt.empty() || sequence_.RotatesKeys() || learns) return 0;
+  if (prompt.empty() || sequence_.RotatesKeys() || LearnsFromPrompts(policy)) return 0;
   // Shares nothing with bf16 rows: the selector would read their keys, which have lost precision
   // against those that it saw when the prompt was computed.
   if (policy.selector != nullptr && sequence_.core()->format.type == RowType::kBf16) return 0;

@@ -33,7 +33,7 @@ class PromptChunks {
   // the policy sums up a prompt's mass step by step.
   [[nodiscard]] bool ReadsWholeChunks() const;
   // Returns whether a step may have only one token of the sequence: when a device attends to rows
-  // in T2.
+  // in T2, or T2 holds rows that a longer step would have to hide.
   [[nodiscard]] bool ReadsTokenByToken() const;
   // Returns how many of `num_tokens` tokens of a prompt one step may read if T0 were empty.
   [[nodiscard]] size_t MaxChunk(size_t num_tokens) const;

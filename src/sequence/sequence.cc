@@ -8,6 +8,7 @@
 #include "src/base/checkpoints.h"
 #include "src/base/clock.h"
 #include "src/model/loaded/loaded_model.h"
+#include "src/policy/pairs.h"
 #include "src/policy/tier_plan.h"
 #include "src/step/cpu/attention_nodes.h"
 
@@ -56,12 +57,7 @@ bool RotatesKeys(PastContext past_context, const Policy& policy) {
 
 Status CheckBelowT0(PastContext past_context, const Policy& policy) {
   if (RotatesKeys(past_context, policy)) {
-    return InvalidArgument("keys in T1 and T2 cannot be re-rotated");
-  }
-  if (policy.selector != nullptr &&
-      !(policy.identity.has_value() && ReadsSelectively(policy.identity->tiers))) {
-    return InvalidArgument("policy \"" + policy.name +
-                           "\" chooses rows within a step, which works in T0 alone");
+    return InvalidArgument(std::string(FindPair(Choice::kTurnedKeys, Choice::kT1)->why));
   }
   return OkStatus();
 }
@@ -81,7 +77,7 @@ Sequence::Sequence(std::shared_ptr<EngineCore> core, SessionOptions options, Pol
                core_->runner.get(), &roll_back_.windows()),
       prompt_(this),
       audit_(core_->model->shape()) {
-  if (!ReadsSelectively(options_.policy.tiers)) return;
+  if (policy_.selector == nullptr || !options_.policy.tiers.has_value()) return;
   const TierSetting tiers = *TiersOf(core_->options, options_);
   cache_.SetCachedT1(
       {.share = tiers.shares.t0_share.value_or(1), .t0_cap_bytes = tiers.engine.t0_cap_bytes});
@@ -120,6 +116,18 @@ Status Sequence::CheckRoomAfterRotation(size_t num_tokens) const {
   return ContextFull("the context of " + std::to_string(options_.context) +
                      " tokens is full: " + std::to_string(cache_.tables().max_rows()) +
                      " survive, and " + std::to_string(num_tokens) + " more do not fit");
+}
+
+int Sequence::LongestStep() const {
+  const Placement* const placement = policy_.placement.get();
+  if (placement == nullptr || placement->LongestStep() == kAnyStep) return kAnyStep;
+  // After a roll-back T2 may hold rows that a step of several tokens would have to hide.
+  const Position decided = next() - placement->DecidedAfter();
+  for (const auto& table : cache_.tables().all()) {
+    const std::span<const Position> in_t2 = table->compressed.positions();
+    if (!in_t2.empty() && in_t2.back() >= decided) return 1;
+  }
+  return placement->LongestStep();
 }
 
 bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_context, policy_); }

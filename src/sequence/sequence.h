@@ -102,6 +102,8 @@ class Sequence {
   // Returns whether the context has RoPE positions for `num_tokens` more tokens.
   [[nodiscard]] bool HasRoom(size_t num_tokens) const;
   [[nodiscard]] Status CheckRoom(size_t num_tokens) const;
+  // Returns the most tokens that the next step may have, so that it knows which rows it hides.
+  [[nodiscard]] int LongestStep() const;
   // Returns whether keys may be re-rotated.
   [[nodiscard]] bool RotatesKeys() const;
   // Checks that rows of this sequence may lie below T0; see ebb::CheckBelowT0.
@@ -202,7 +204,7 @@ class Sequence {
 // Returns whether keys may be re-rotated.
 [[nodiscard]] bool RotatesKeys(PastContext past_context, const Policy& policy);
 // Checks that rows of such a sequence may lie below T0. Errors: kInvalidArgument if keys are
-// re-rotated or a selector chooses rows within a step, since both work in T0 alone.
+// re-rotated, which works in T0 alone.
 [[nodiscard]] Status CheckBelowT0(PastContext past_context, const Policy& policy);
 
 }  // namespace ebb

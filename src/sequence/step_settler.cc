@@ -127,8 +127,9 @@ void StepSettler::HideRows(Position first, int num_tokens) {
 // Makes all rows of the groups visible again; the hidden rows have been evicted by now.
 void StepSettler::ShowRows() {
   for (const int group : hiding_) {
-    const auto num_rows = static_cast<uint32_t>(cache_->positions(group).size());
-    for (uint32_t row = 0; row < num_rows; ++row) {
+    const std::span<const Tier> tiers = cache_->tiers(group);
+    for (uint32_t row = 0; row < tiers.size(); ++row) {
+      if (tiers[row] == Tier::kT2) continue;  // never hidden
       cache_->SetLastVisible(group, row, kVisibleForEver);
     }
   }

@@ -10,6 +10,7 @@
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
 #include "src/model/loaded/loaded_model.h"
+#include "src/policy/pairs.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
 #include "src/session/session_impl.h"
@@ -116,12 +117,13 @@ Status CheckSelection(const EngineCore& core, const SessionOptions& options) {
 
 Status CheckTiers(const EngineCore& core, const Policy& policy, const SessionOptions& options) {
   EBB_RETURN_IF_ERROR(CheckBelowT0(options.past_context, policy));
+  // MakePolicy() keeps rows out of T2 that a policy hides or does not read; a policy of the
+  // caller's may not.
+  if (!options.make_policy || core.stores.caches().t2 == nullptr) return OkStatus();
   const bool hides_rows = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
-  if (hides_rows && core.stores.caches().t2 != nullptr) {
-    return InvalidArgument("policy \"" + policy.name +
-                           "\" hides rows within a step, which is not for rows of T2");
-  }
-  return OkStatus();
+  if (!hides_rows && policy.selector == nullptr) return OkStatus();
+  return InvalidArgument(fmt::format("policy \"{}\" {} within a step, which is not for rows of T2",
+                                     policy.name, hides_rows ? "hides rows" : "chooses rows"));
 }
 
 Result<DeviceUse> UseOf(const EngineOptions& options, BackendDevice* device) {
@@ -186,6 +188,8 @@ PolicyContext PolicyContextOf(const EngineCore& core, const SessionOptions& opti
   const RowsAvailable rows = RowsUnderCaps(tiers, core.model->shape(), core.format.PageBytes());
   return {.shape = core.model->shape(),
           .row_bytes = core.format.RowBytes(),
+          .compressed_row_bytes =
+              core.stores.caches().t2 == nullptr ? 0 : core.stores.caches().compressed.RowStride(),
           .max_tokens = context,
           .tiers = tiers,
           .rows_available = rows,
@@ -220,6 +224,24 @@ Status CheckWindows(const ModelShape& shape, const Policy& policy, const Session
   return Unsupported("policy \"" + policy.name +
                      "\" decides about all layers together (granularity token), but this model's "
                      "sliding windows evict rows layer by layer; choose granularity layer or head");
+}
+
+// Refuses choices that exclude each other in lossless sessions alone.
+Status CheckLossless(const EngineCore& core, const SessionOptions& options) {
+  const PolicySpec& spec = options.policy;
+  if (!options.lossless.has_value() || !spec.tiers.has_value()) return OkStatus();
+  std::vector<MadeChoice> made;
+  if (EvictsByItself(spec, core.options.policies.get())) {
+    made.push_back({Choice::kBudget, fmt::format("policy \"{}\", which evicts rows", spec.name)});
+  }
+  if (spec.tiers->t0_share.has_value()) {
+    made.push_back({Choice::kDraftShare, "T0's share of a draft", "tiers.t0_share"});
+  }
+  if (ReadsSelectively(spec.tiers)) {
+    made.push_back({Choice::kLosslessSelect, "selective drafting", "tiers.t1_read"});
+    if (spec.tiers->evict_share > 0) made.push_back({Choice::kEvictShare, "evicting a share"});
+  }
+  return CheckPairs(made);
 }
 
 // Refuses a scorer that the user chose and the policy would not use.
@@ -314,6 +336,7 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
           : MakePolicy(spec, policy_context, placed.value_or(PolicyTiers()).protected_rows));
   EBB_RETURN_IF_ERROR(CheckWindows(core.model->shape(), policy, options));
   EBB_RETURN_IF_ERROR(CheckState(core, options));
+  EBB_RETURN_IF_ERROR(CheckLossless(core, options));
   EBB_RETURN_IF_ERROR(CheckPolicy(core, policy, options, context));
   EBB_RETURN_IF_ERROR(CheckTiersOfEngine(core.options, options.policy.tiers));
   const bool may_move = options.make_policy && core.options.tiers.has_value();

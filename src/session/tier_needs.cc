@@ -22,9 +22,14 @@ size_t PagesWithHoles(size_t num_rows, size_t most_tokens) {
 
 class Counter {
  public:
-  Counter(const EngineCore& core, const SessionOptions& options, size_t prompt_tokens,
-          size_t most_tokens)
-      : core_(core), options_(options), prompt_tokens_(prompt_tokens), most_tokens_(most_tokens) {}
+  // Counts rows of `policy`, which the options make.
+  Counter(const EngineCore& core, const SessionOptions& options, const Policy& policy,
+          size_t prompt_tokens, size_t most_tokens)
+      : core_(core),
+        options_(options),
+        policy_(policy),
+        prompt_tokens_(prompt_tokens),
+        most_tokens_(most_tokens) {}
 
   Result<TierNeeds> Count() const {
     EBB_ASSIGN_OR_RETURN(TierNeeds needs, CountOfPolicy());
@@ -50,25 +55,21 @@ class Counter {
   [[nodiscard]] Result<TierNeeds> CountOfPolicy() const {
     const std::optional<PolicyTiers> placed = TiersOfPolicy(core_.options, options_);
     if (placed.has_value() && !options_.make_policy) return CountTiers(*placed);
-    const uint64_t bytes =
-        BytesOf(PagesWithHoles(MostRows(options_.policy), most_tokens_), core_.format.PageBytes());
+    const size_t rows = RetainedRows(Request(TierSetting())).peaks.t0;
+    const uint64_t bytes = BytesOf(PagesWithHoles(rows, most_tokens_), core_.format.PageBytes());
     return TierNeeds{.t0_floor_bytes = bytes, .t0_bytes = bytes};
   }
 
   [[nodiscard]] Result<TierNeeds> CountTiers(const PolicyTiers& placed) const {
-    const auto& [engine, shares] = placed.tiers;
-    const PolicySpec& spec = options_.policy;
-    const ForecastRequest request = {
-        .tiers = placed.tiers,
-        .rows_available = RowsUnderCaps(engine, core_.model->shape(), core_.format.PageBytes()),
-        .protected_rows = placed.protected_rows,
-        .prompt_tokens = prompt_tokens_,
-        .most_tokens = most_tokens_,
-        .sinks = spec.sinks.value_or(kDefaultSinks),
-        .window = spec.window.value_or(kDefaultWindow),
-        .interval = spec.interval.value_or(kDefaultInterval)};
+    ForecastRequest request = Request(placed.tiers);
+    request.rows_available =
+        RowsUnderCaps(placed.tiers.engine, core_.model->shape(), core_.format.PageBytes());
+    request.protected_rows = placed.protected_rows;
+    // Quest reads pages of T1 as selective reading does.
+    if (policy_.selector != nullptr) request.tiers.shares.t1_read = T1Read::kSelect;
     EBB_ASSIGN_OR_RETURN(const RowsOverTime rows, ForecastRows(request));
-    const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || Evicts(shares);
+    const bool rows_leave = rows.peaks.t1 + rows.peaks.t2 > 0 || Evicts(placed.tiers.shares) ||
+                            request.retention != nullptr;
     const auto t0_pages = [&](size_t num_rows) {
       return rows_leave ? PagesWithHoles(num_rows, most_tokens_) : PagesFor(num_rows);
     };
@@ -78,6 +79,19 @@ class Counter {
                      .t0_bytes = BytesOf(t0_pages(rows.peaks.t0), page_bytes),
                      .t1_bytes = BytesOf(BelowT0(rows.peaks.t1), page_bytes),
                      .t2_bytes = BytesOf(BelowT0(rows.peaks.t2), PageBytesOfT2())};
+  }
+
+  [[nodiscard]] ForecastRequest Request(const TierSetting& tiers) const {
+    const PolicySpec& spec = options_.policy;
+    const bool evicts = !options_.make_policy && EvictsByItself(spec, core_.options.policies.get());
+    return {.tiers = tiers,
+            .prompt_tokens = prompt_tokens_,
+            .most_tokens = most_tokens_,
+            .retention = evicts ? policy_.placement.get() : nullptr,
+            .chunk_tokens = static_cast<size_t>(core_.options.prefill_chunk),
+            .sinks = spec.sinks.value_or(kDefaultSinks),
+            .window = spec.window.value_or(kDefaultWindow),
+            .interval = spec.interval.value_or(kDefaultInterval)};
   }
 
   [[nodiscard]] size_t PageBytesOfT2() const {
@@ -91,40 +105,9 @@ class Counter {
     return num_rows == 0 ? 0 : PagesWithHoles(num_rows, most_tokens_);
   }
 
-  // Returns the most rows that a policy without tiers keeps in each (layer, kv head), all of them
-  // in T0.
-  [[nodiscard]] size_t MostRows(const PolicySpec& spec) const {
-    const std::optional<size_t> budget = BudgetRows(spec);
-    if (!budget.has_value() || options_.make_policy) return most_tokens_;
-    const auto between_decisions = static_cast<size_t>(spec.interval.value_or(kDefaultInterval));
-    return std::min(std::max(prompt_tokens_, *budget) + between_decisions, most_tokens_);
-  }
-
-  [[nodiscard]] std::optional<size_t> BudgetRows(const PolicySpec& spec) const {
-    const ModelShape& shape = core_.model->shape();
-    switch (spec.budget.unit) {
-      case Budget::Unit::kRows:
-        return static_cast<size_t>(spec.budget.value);
-      case Budget::Unit::kBytes:
-        return static_cast<size_t>(
-            spec.budget.value / static_cast<double>(core_.format.RowBytes() * shape.NumStreams()));
-      case Budget::Unit::kBeyond:
-        return prompt_tokens_ + static_cast<size_t>(spec.sinks.value_or(kDefaultSinks)) +
-               static_cast<size_t>(spec.window.value_or(kDefaultWindow)) +
-               static_cast<size_t>(spec.budget.value);
-      case Budget::Unit::kCompression: {
-        const int of = spec.most_tokens.value_or(Internals::ContextOf(core_, options_));
-        return static_cast<size_t>(of / spec.budget.value);
-      }
-      case Budget::Unit::kNone:
-      case Budget::Unit::kPercent:
-        return std::nullopt;
-    }
-    return std::nullopt;
-  }
-
   const EngineCore& core_;
   const SessionOptions& options_;
+  const Policy& policy_;
   const size_t prompt_tokens_;
   const size_t most_tokens_;
 };
@@ -133,7 +116,7 @@ class Counter {
 
 Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_tokens,
                                      int most_tokens) const try {
-  EBB_RETURN_IF_ERROR(Internals::MakeSessionPolicy(*core_, options).status());
+  EBB_ASSIGN_OR_RETURN(const Policy policy, Internals::MakeSessionPolicy(*core_, options));
   const int context = Internals::ContextOf(*core_, options);
   const bool is_endless = options.past_context == PastContext::kReRotate;
   if (prompt_tokens < 0 || most_tokens < prompt_tokens || (most_tokens > context && !is_endless)) {
@@ -141,7 +124,7 @@ Result<TierNeeds> Engine::CountNeeds(const SessionOptions& options, int prompt_t
         fmt::format("{} tokens, {} of them given, of a session with a context of {}", most_tokens,
                     prompt_tokens, context));
   }
-  return Counter(*core_, options, static_cast<size_t>(prompt_tokens),
+  return Counter(*core_, options, policy, static_cast<size_t>(prompt_tokens),
                  static_cast<size_t>(most_tokens))
       .Count();
 } catch (const std::bad_alloc&) {

@@ -224,7 +224,8 @@ TEST_F(EvalTest, BadInputIsRefusedBeforeAnythingIsWritten) {
   refuses(task + "--top-p 1.5", "--top-p: expected ");
   refuses(task + "--min-p 1.5", "--min-p: expected ");
   refuses(task + "--min-p -0.1", "--min-p: expected ");
-  refuses(task + "--t0 50% --policies attention --budgets 50%", "--evict");
+  refuses(task + "--evict 10% --policies attention --budgets 50%",
+          "both say how many rows are evicted");
   refuses("--task pebble --problems 0", "no end");
   refuses("--task pebble --prompt-preset dms", "one way only");
   refuses(task + "--prompt-preset nonsense", "nonsense");

@@ -86,7 +86,7 @@ TEST_F(LosslessTest, ErrorsOfASelectionNameTheOptionThatWasGiven) {
   ExpectRefused("--t1 host --t1-read " + twice, "--t1-read: " + why);
   ExpectRefused("--policy h2o:sinks=1,sinks=2", "\"sinks\" is given twice");
   ExpectRefused("--lossless --draft streaming:window=8,window=9", "\"window\" is given twice");
-  const std::string in_t2 = "select cannot be combined with rows in T2";
+  const std::string in_t2 = "select cannot be combined with T2 of 50%";
   ExpectRefused("--lossless --t1 host --t2 50% --draft select", "ebb: --draft select: " + in_t2);
   ExpectRefused("--t1 host --t2 50% --t1-read select", "ebb: --t1-read: " + in_t2);
 }

@@ -253,7 +253,7 @@ TEST(OldRowsInT2, LosslessDraftsMayUseThem) {
   EXPECT_EQ((*session)->logits_hash(), full->logits_hash());
 }
 
-TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
+TEST(OldRowsInT2, OptionsWithoutEffectAreRefusedByName) {
   TierSetting tiers = Compressing(CompressedType::kInt8);
   const auto refusal = [&](const SessionOptions& options) {
     const auto session = CompressingEngine(tiers)->OpenSession(options);
@@ -262,23 +262,22 @@ TEST(OldRowsInT2, OptionsOfPoliciesAreRefusedByName) {
   };
   SessionOptions options;
   options.policy.tiers = tiers.shares;
-  options.policy.name = "h2o";
-  EXPECT_THAT(
-      refusal(options),
-      HasSubstr("a compressed cache of all old rows cannot be combined with policy \"h2o\""));
+  options.policy.name = "attention";
+  EXPECT_THAT(refusal(options), HasSubstr("policy \"attention\" needs a budget"));
   options.policy.name = "full";
   options.policy.window = 64;
-  EXPECT_THAT(
-      refusal(options),
-      HasSubstr("a compressed cache of all old rows cannot be combined with numbers of sinks"));
+  EXPECT_THAT(refusal(options), HasSubstr("policy \"full\" takes no window"));
   options.policy.window.reset();
-  options.policy.tiers->evict_share = 0.1;
-  EXPECT_THAT(refusal(options),
-              HasSubstr("a compressed cache of all old rows cannot be combined with eviction"));
-  options.policy.tiers->evict_share = 0;
+  options.policy.tiers->t2_newest = 0;
+  EXPECT_THAT(refusal(options), HasSubstr("newest=0: expected at least 0 and 1"));
+  options.policy.tiers->t2_newest = 65;
   tiers.engine.t0_cap_bytes = 4 << 20;
   EXPECT_THAT(refusal(options),
-              HasSubstr("a compressed cache of all old rows cannot be combined with a cap on T0"));
+              HasSubstr("a cap on T0 cannot be combined with a compressed cache of all old rows"));
+  options.policy.tiers->evict_beyond_caps = true;
+  EXPECT_THAT(refusal(options),
+              HasSubstr("evicting what the caps do not hold cannot be combined with"));
+  options.policy.tiers->evict_beyond_caps = false;
   tiers.engine.t0_cap_bytes = 0;
   options.past_context = PastContext::kReRotate;
   EXPECT_THAT(refusal(options), HasSubstr("keys in T1 and T2 cannot be re-rotated"));

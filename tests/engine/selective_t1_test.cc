@@ -296,16 +296,19 @@ TEST(SelectiveT1, WhatItCannotBeCombinedWithIsRefusedByName) {
   SessionOptions options;
   options.policy.tiers = Selecting(0.3).shares;
   options.policy.name = "h2o";
-  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with policy \"h2o\""));
+  EXPECT_THAT(
+      refusal(options),
+      HasSubstr("select cannot be combined with scorer \"h2o\": its scores need the attention "
+                "to every row"));
   options.policy.name = "full";
   options.policy.scorer = "random";
-  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with scorer \"random\""));
+  EXPECT_THAT(refusal(options), HasSubstr("scorer \"random\" would change nothing"));
   options.policy.scorer.clear();
-  options.policy.tiers->evict_share = 0.1;
-  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with eviction"));
-  options.policy.tiers->evict_share = 0;
+  options.policy.read = "quest";
+  EXPECT_THAT(refusal(options), HasSubstr("both choose the rows that a step reads"));
+  options.policy.read.clear();
   options.policy.tiers->t2_share = 0.1;
-  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with rows in T2"));
+  EXPECT_THAT(refusal(options), HasSubstr("select cannot be combined with T2 of 10%"));
   options.policy.tiers->t2_share = 0;
   options.policy.tiers->t1_mass = 0;
   EXPECT_THAT(refusal(options), HasSubstr("is 0: expected above 0 and at most 1"));

@@ -21,6 +21,13 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
          return OkStatus();
        },
        nullptr},
+      ChoiceRow<ExpectedMarks>(
+          G::kMemory, "--expect",
+          "the rows that --policy dms is expected to evict when memory is predicted: none, which "
+          "no "
+          "text exceeds (guaranteed), or as many as the model was trained to evict (trained)",
+          [](CliOptions& o) { return &o.fit.marks; },
+          {{"guaranteed", ExpectedMarks::kNone}, {"trained", ExpectedMarks::kTrained}}),
       ValueRow(G::kFit, "--prompt-tokens", "N",
                "tokens of the context that are given, hence never compressed or evicted",
                [](CliOptions& o) { return &o.fit.prompt_tokens; }, {.min = 0}),

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ebb/fit.h"
+
 namespace ebb::cli {
 
 struct OptionRow;
@@ -15,9 +17,10 @@ struct FitInput {
   uint64_t memory_bytes = 0;  // --memory; 0: not given
   int prompt_tokens = 512;
   int requests = 1;
-  bool list = false;     // --list: the models that `ebb pull --list` names
-  bool measure = false;  // --measure: run the model to predict tokens/s
-  bool chosen = false;   // the tiers were chosen for --memory, not given
+  bool list = false;                           // --list: the models that `ebb pull --list` names
+  bool measure = false;                        // --measure: run the model to predict tokens/s
+  bool chosen = false;                         // the tiers were chosen for --memory, not given
+  ExpectedMarks marks = ExpectedMarks::kNone;  // --expect
 };
 
 // Appends the rows of the groups kMemory and kFit.

@@ -42,7 +42,7 @@ std::string_view Description(SharedField field) {
   return "";
 }
 
-constexpr std::array<std::pair<std::string_view, SharedField>, 15> kSharedFields = {{
+constexpr std::array<std::pair<std::string_view, SharedField>, 16> kSharedFields = {{
     {"--model", SharedField::kModel},
     {"--hf-repo", SharedField::kModel},
     {"--chat-template", SharedField::kChatTemplate},
@@ -52,6 +52,7 @@ constexpr std::array<std::pair<std::string_view, SharedField>, 15> kSharedFields
     {"--t0", SharedField::kT0},
     {"--t1", SharedField::kT1},
     {"--t1-read", SharedField::kT1Read},
+    {"--read", SharedField::kT1Read},
     {"--t2", SharedField::kT2},
     {"--policy", SharedField::kPolicy},
     {"--budget", SharedField::kBudget},
@@ -85,7 +86,12 @@ Status GivenOptions::Add(std::string_view option, std::string_view text) {
   const std::vector<SharedField> fields = FieldsSet(option, text);
   for (const SharedField field : fields) {
     const auto other = options_.find(field);
-    if (other == options_.end() || other->second.name == option) continue;
+    if (other == options_.end()) continue;
+    // Two values of --t2 look like two formats, of which T2 has one.
+    if (other->second.name == option && option == "--t2") {
+      return InvalidArgument("--t2 is given twice: T2 holds one choice of rows in one format");
+    }
+    if (other->second.name == option) continue;
     return InvalidArgument(fmt::format("{} and {} both set {}; give one", other->second.shown,
                                        Shown(option, text), Description(field)));
   }

@@ -21,7 +21,7 @@ std::string TextWithOption(const Status& status, const GivenOptions& given) {
     std::string_view way_out = "";                     // behind the message
   };
   using F = SharedField;
-  static constexpr std::array<Option, 17> kOptions = {{
+  static constexpr std::array<Option, 20> kOptions = {{
       {.field = "adapter", .name = "--adapter"},
       {.field = "context",
        .name = "--context",
@@ -30,11 +30,13 @@ std::string TextWithOption(const Status& status, const GivenOptions& given) {
       {.field = "memory_bytes", .name = "--memory"},
       {.field = "path", .name = "--model", .shared = F::kModel},
       {.field = "policy.budget", .name = "--budget", .shared = F::kBudget},
+      {.field = "policy.read", .name = "--read"},
       {.field = "policy.scorer", .name = "--scorer"},
       {.field = "threads", .name = "--threads"},
       {.field = "tiers.t0_cap_bytes", .name = "--t0"},
       {.field = "tiers.t0_share", .name = "--t0"},
       {.field = "tiers.evict_beyond_caps", .name = "--evict caps"},
+      {.field = "tiers.evict_share", .name = "--evict"},
       {.field = "tiers.t1_mass", .name = "--t1-read select", .shared = F::kT1Read, .key = ":mass"},
       {.field = "tiers.t1_path", .name = "--t1 file:FOLDER"},
       {.field = "tiers.t1_read", .name = "--t1-read", .shared = F::kT1Read},
@@ -44,6 +46,7 @@ std::string TextWithOption(const Status& status, const GivenOptions& given) {
        .key = ":reuse"},
       {.field = "tiers.t1_rows", .name = "--t1-read select", .shared = F::kT1Read, .key = ":rows"},
       {.field = "tiers.t2_rows", .name = "--t2 old", .shared = F::kT2},
+      {.field = "tiers.t2_share", .name = "--t2", .shared = F::kT2},
   }};
   const auto found = std::ranges::find(kOptions, std::string_view(status.field()), &Option::field);
   if (found == kOptions.end()) return status.Text();

@@ -33,6 +33,21 @@ OptionRow TierRow(std::string name, std::string value, std::string help, Parse p
           nullptr};
 }
 
+// Reads the value of --read. Tiers read selected rows, and the policy reads as Quest does.
+Status ReadRows(std::string_view text, CliOptions* options) {
+  const bool is_quest = text == "quest" || text.starts_with("quest:");
+  if (!is_quest && text != "all" && text != "select" && !text.starts_with("select:")) {
+    return InvalidArgument(fmt::format("expected all, select or quest, found \"{}\"", text));
+  }
+  options->session.policy.read = is_quest ? text : "";
+  if (is_quest || (text == "all" && !options->session.policy.tiers.has_value())) return OkStatus();
+  TierSetting tiers = TiersIn(*options);
+  EBB_RETURN_IF_ERROR(ParseT1Read(text, &tiers));
+  options->engine.tiers = tiers.engine;
+  options->session.policy.tiers = tiers.shares;
+  return OkStatus();
+}
+
 Status ReadDevice(std::string_view text, CliOptions* options) {
   EBB_ASSIGN_OR_RETURN(options->engine.device, ParseDevice(text));
   if (const std::string folder = CacheFolder(); !folder.empty()) {
@@ -70,14 +85,21 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
   const std::vector<OptionRow> rows = {
       TierRow(
           "--t0", "PERCENT|SIZE",
-          "fast memory: a share of the unprotected full-precision rows, or a hard cap; the tiers "
-          "place the rows, and --policy only names the scorer (default: 50%)",
+          "fast memory: a share of the unprotected full-precision rows, or a hard cap; --policy "
+          "ranks the rows for the tiers, and with a budget evicts some before (default: 50%)",
           ParseT0),
       TierRow("--t1", "none|host|file[:FOLDER][,SIZE]",
               "capacity memory, exact: its place and its hard cap; a FOLDER with a comma in its "
               "name is followed by one more comma (file:/tmp/a,b,); none: T0 holds all rows in "
               "full precision and ignores its share (default: file; host if steps run on a device)",
               ParseT1),
+      {OptionGroup::kPolicy, "--read",
+       "all|select[:mass=SHARE][,rows=N][,reuse=COSINE]|quest[:rows=N|:share=PERCENT][,page=N]",
+       "the rows that a generated token reads: all; select: as --t1-read select; quest: in each kv "
+       "head the pages of 16 rows (page) whose keys could give one of its query heads the largest "
+       "logits, 1,024 rows together unless rows or share says otherwise; neither frees rows "
+       "(default: all)",
+       ReadRows, nullptr},
       TierRow(
           "--t1-read", "all|select[:mass=SHARE][,rows=N][,reuse=COSINE]",
           "the rows of T0 and T1 that a generated token reads: all, which changes no bit, or in "
@@ -88,13 +110,14 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "to those of the token before, read what these chose, so that T1's file is read ahead "
           "(default: all; mass 0.9)",
           ParseT1Read),
-      TierRow("--t2", "PERCENT|old[:int8|int4|int3|int8_naive]",
-              "compressed memory: a share of the unprotected rows that stay, or old: all rows, "
-              "those of prompts too, except " +
-                  RowsInT0Text(kNewestBesideT2) +
-                  "; int8_naive "
-                  "rounds as prototypes do, a control (default: 0%)",
-              ParseT2),
+      TierRow(
+          "--t2", "PERCENT|old[:int8|int4|int3|int8_naive][,first=N][,newest=N]",
+          "compressed memory: a share of the unprotected rows that stay, or old: all rows, "
+          "those of prompts too, except " +
+              RowsInT0Text(kNewestBesideT2) +
+              " (first, and newest for the smaller number); int8_naive rounds as prototypes do, "
+              "a control (default: 0%)",
+          ParseT2),
       TierRow("--evict", "PERCENT|caps",
               "the share of the unprotected rows to evict, or more if T0 and T1 both have a cap "
               "and do not hold the rest; caps: only rows that the caps do not hold (default: 0%)",

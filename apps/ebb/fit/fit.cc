@@ -28,6 +28,10 @@ Json ToJson(const FitRow& row) {
   const FitBytes& bytes = *row.bytes;
   json["tokens_per_s"] = row.tokens_per_s;
   json["memory_bytes"] = bytes.Memory();
+  if (row.as_trained.has_value()) {
+    json["memory_bytes_as_trained"] = row.as_trained->Memory();
+    json["rows_bytes_as_trained"] = RowsBytes(*row.as_trained);
+  }
   json["disk_bytes"] = bytes.t1_disk;
   if (bytes.on_device) json["device_memory_bytes"] = bytes.DeviceMemory();
   json["bytes"] = {{"weights", bytes.weights},
@@ -48,7 +52,7 @@ Json ToJson(const FitRow& row) {
 // without tiers a policy that cannot rank rows for them.
 Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& options) {
   SessionOptions session = options.session;
-  if (!session.policy.tiers.has_value()) {
+  if (!session.policy.tiers.has_value() && !EvictsBesideTiers(session.policy)) {
     // Without given tiers, the policy ranks rows for the tiers that --memory tries.
     EBB_RETURN_IF_ERROR(CheckPolicyOfTiers(*model, session.policy));
     session.policy = PolicySpec();
@@ -57,17 +61,30 @@ Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& opt
   return engine->OpenSession(session).status();
 }
 
-// Returns the settings that the table shows: the given tiers and the typical ones. With a policy
-// that ranks rows, leaves out settings that place rows by position alone.
+// Returns the settings that the table shows: the given tiers, and those of the typical ones that go
+// with the policy.
 std::vector<FitSetting> SettingsOf(const FitRequest& request) {
   std::vector<FitSetting> settings;
   if (request.tiers.has_value()) settings.push_back({"as asked for", request.tiers});
   for (FitSetting& setting : TypicalSettings(request.on_device, request.t2_on_device)) {
-    if (request.places_by_position || !PlacesByPosition(setting)) {
-      settings.push_back(std::move(setting));
-    }
+    if (IsAllowed(setting, request)) settings.push_back(std::move(setting));
   }
   return settings;
+}
+
+// Returns the request if the model marks as many rows as it was trained to; nothing if no marks
+// evict rows, or the request already counts these.
+std::optional<FitRequest> AsTrained(const Model& model, const CliOptions& options,
+                                    const FitRequest& request) {
+  const bool has_marks = request.retention != nullptr && request.retention->DecidedAfter() > 0;
+  if (!has_marks || model.trained_compression() <= 1 ||
+      options.fit.marks == ExpectedMarks::kTrained) {
+    return std::nullopt;
+  }
+  FitRequest trained = FitRequestOf(model, options.engine, options.session,
+                                    options.fit.prompt_tokens, ExpectedMarks::kTrained);
+  trained.requests = request.requests;
+  return trained;
 }
 
 // Returns the record of --json.
@@ -131,9 +148,6 @@ Status RunFit(const CliOptions& options) {
   if (options.fit.measure && options.engine.device.kind == DeviceKind::kBackend) {
     return InvalidArgument("--measure: the speed of a device is not predicted; leave it out");
   }
-  if (options.session.policy.budget.unit != Budget::Unit::kNone) {
-    return InvalidArgument("--budget: tiers are counted, and no policy's budget; leave it out");
-  }
   if (options.engine.kv_cap_bytes > 0 && !options.session.policy.tiers.has_value()) {
     return InvalidArgument(
         "--kv-cap: limits the full cache alone; give the limit as --memory, which counts the "
@@ -142,13 +156,15 @@ Status RunFit(const CliOptions& options) {
   bool has_weights = true;
   EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadForFit(options, &has_weights));
   EBB_ASSIGN_OR_RETURN(FitModel measured, MeasureFitModel(*model));
-  FitQuestion question = {
-      .model = std::move(measured),
-      .request = FitRequestOf(*model, options.engine, options.session, options.fit.prompt_tokens)};
+  FitQuestion question = {.model = std::move(measured),
+                          .request = FitRequestOf(*model, options.engine, options.session,
+                                                  options.fit.prompt_tokens, options.fit.marks),
+                          .as_trained = {}};
   // An engine on a device would copy weights to it.
   const bool is_checked = has_weights || options.engine.device.kind == DeviceKind::kCpu;
   if (is_checked) EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
+  question.as_trained = AsTrained(*model, options, question.request);
   EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(model, options));
   std::vector<FitRow> rows;
   for (FitSetting& setting : SettingsOf(question.request)) {

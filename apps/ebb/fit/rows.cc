@@ -86,6 +86,12 @@ FitRow Judge(const FitQuestion& question, const Machine& machine, FitSetting set
   FitRequest request = question.request;
   request.tiers = row.setting.tiers;
   row.bytes = FitRequestInto(question.model, request);
+  if (question.as_trained.has_value()) {
+    FitRequest trained = *question.as_trained;
+    trained.tiers = request.tiers;
+    const Result<FitBytes> bytes = FitRequestInto(question.model, trained);
+    if (bytes.ok()) row.as_trained = *bytes;
+  }
   row.fits = row.bytes.ok() ? CheckFit(*row.bytes, machine.limits) : row.bytes.status();
   row.largest_context = LargestContext(question.model, request, machine.limits);
   row.most_requests = MostRequests(question.model, request, machine.limits);
@@ -95,6 +101,10 @@ FitRow Judge(const FitQuestion& question, const Machine& machine, FitSetting set
     row.tokens_per_s = TokensPerSecond(*row.bytes, request.requests, machine.speeds);
   }
   return row;
+}
+
+uint64_t RowsBytes(const FitBytes& bytes) {
+  return bytes.t0 + bytes.t1_memory + bytes.t1_disk + bytes.t2;
 }
 
 std::optional<MappedWeights> MappedOf(const std::vector<FitRow>& rows, const FitRequest& request,

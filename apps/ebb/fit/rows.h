@@ -24,12 +24,16 @@ struct Machine {
 struct FitQuestion {
   FitModel model;
   FitRequest request;
+  // Differs from `request` if a model's marks evict rows: it counts as many as the model was
+  // trained to mark.
+  std::optional<FitRequest> as_trained = {};
 };
 
 // FitRow is a setting with its bytes and what follows from them.
 struct FitRow {
   FitSetting setting;
   Result<FitBytes> bytes = FitBytes();
+  std::optional<FitBytes> as_trained = {};  // the bytes of FitQuestion::as_trained
   Status fits;
   int largest_context = 0;
   int most_requests = 0;
@@ -43,6 +47,9 @@ struct FitRow {
                                              const CliOptions& options);
 
 [[nodiscard]] FitRow Judge(const FitQuestion& question, const Machine& machine, FitSetting setting);
+
+// Returns the bytes of the rows of all tiers.
+[[nodiscard]] uint64_t RowsBytes(const FitBytes& bytes);
 
 // Returns how the full cache runs if weights stay in the file for lack of memory; nothing if all
 // weights fit, or if the rest does not fit either way.

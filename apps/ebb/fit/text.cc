@@ -199,6 +199,20 @@ std::string FitText(const CliOptions& options, std::string_view model, const Fit
   text += fmt::format("{:<36}{:>8}{:>8}{:>5}{:>9}{:>5}{:>9}\n", "setting", "memory", "disk", "fits",
                       "context", "seqs", request.on_device ? "device" : "tokens/s");
   for (const FitRow& row : rows) text += TableLine(row);
+  if (question.as_trained.has_value()) {
+    text += "\n" +
+            Wrapped(
+                "If the model marks no row, the memory is as above. If it marks as many as "
+                "it was trained to:",
+                0, kFitColumns) +
+            "\n";
+    for (const FitRow& row : rows) {
+      if (!row.as_trained.has_value()) continue;
+      text += fmt::format("{:<36}{:>8} (rows {} instead of {})\n", row.setting.name,
+                          SizeText(row.as_trained->Memory()), SizeText(RowsBytes(*row.as_trained)),
+                          SizeText(RowsBytes(*row.bytes)));
+    }
+  }
   std::string notes = ColumnsText(question, machine, question.model.shape.trained_context);
   const auto mapped = MappedOf(rows, request, machine);
   if (mapped.has_value()) {

@@ -159,11 +159,6 @@ Result<EvalSetting> MakeSetting(const CliOptions& base, const std::string& polic
   EBB_RETURN_IF_ERROR(FixDraftLength(&options));
   if (!budget.empty()) {
     EBB_ASSIGN_OR_RETURN(spec.budget, ParseBudget(budget));
-    if (spec.tiers.has_value()) {
-      return InvalidArgument(
-          "--budgets together with tiers: --evict evicts a share of the rows, and the tiers place "
-          "the rest");
-    }
   }
   return EvalSetting{.policy = policy,
                      .budget = budget,

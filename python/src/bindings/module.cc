@@ -42,6 +42,7 @@ std::string ArgumentOf(std::string_view field) {
       {"tiers.t1_read", "t1_read"}, {"tiers.t1_mass", "t1_read"},
       {"tiers.t1_rows", "t1_read"}, {"tiers.t1_reuse", "t1_read"},
       {"tiers.t2_rows", "t2"},      {"tiers.evict_beyond_caps", "evict"},
+      {"tiers.t2_share", "t2"},     {"tiers.evict_share", "evict"},
   };
   for (const auto& [name, argument] : kArguments) {
     if (field == name) return argument;

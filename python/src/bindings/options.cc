@@ -4,6 +4,13 @@
 
 namespace ebb::python {
 
+namespace {
+
+// Returns whether a value of `read` names Quest, which needs no tiers.
+bool IsQuest(std::string_view text) { return text == "quest" || text.starts_with("quest:"); }
+
+}  // namespace
+
 PythonTiers ReadTiers(const nb::dict& options) {
   TierSetting tiers;
   const auto read = [&](const char* key, Status (*parse)(std::string_view, TierSetting*)) {
@@ -25,6 +32,10 @@ PythonTiers ReadTiers(const nb::dict& options) {
   }
   const bool has_t1 = read("t1", ParseT1) || compressed.has_value();
   bool places_rows = compressed.has_value();
+  const std::optional<std::string> rows = Get<std::string>(options, "read");
+  const bool reads_tiers = rows.has_value() && !IsQuest(*rows) && *rows != "all";
+  if (reads_tiers) RaiseIfError(ParseT1Read(*rows, &tiers));
+  places_rows = places_rows || reads_tiers;
   for (const bool set : {read("t0", ParseT0), read("t1_read", ParseT1Read), read("t2", ParseT2),
                          read("evict", ParseEvict), read("evict_of", ParseEvictOf)}) {
     places_rows = places_rows || set;
@@ -47,6 +58,9 @@ PolicySpec ReadPolicy(const nb::dict& options) {
   }
   if (const auto budget = Get<std::string>(options, "budget")) {
     spec.budget = ValueOrRaise(ParseBudget(*budget));
+  }
+  if (const auto rows = Get<std::string>(options, "read"); rows.has_value() && IsQuest(*rows)) {
+    spec.read = *rows;
   }
   spec.sinks = Get<int>(options, "sinks");
   spec.window = Get<int>(options, "window");

@@ -182,8 +182,7 @@ class Engine:
                 check_factory(options[part], base, part)
         if "budget" in options:
             options["budget"] = str(options["budget"])
-        # A budget replaces the shares of tiers.
-        has_tiers = any(key in options for key in TIERS) or ("budget" not in options and bool(self._tiers))
+        has_tiers = any(key in options for key in TIERS) or bool(self._tiers)
         if "scorer" in options and "policy" not in options and not has_tiers:
             options["policy"] = "attention"
         return {**self._tiers, **options} if has_tiers else options
@@ -202,6 +201,7 @@ class Engine:
         t0: str | None = None,
         t1: str | None = None,
         t1_read: str | None = None,
+        read: str | None = None,
         t2: str | None = None,
         evict: str | None = None,
         evict_of: str | None = None,
@@ -230,6 +230,7 @@ class Engine:
             t0: fast memory: a share of the unprotected full-precision rows ("30%"), or the engine's cap.
             t1: capacity memory, exact, the engine's: "none", "host" or "file[:FOLDER][,SIZE]".
             t1_read: "all", or "select:mass=0.9,rows=N": the rows that a generated token reads.
+            read: the same, or "quest:rows=1024,page=16": the pages that Quest chooses.
             t2: compressed memory: "50%:int8" of the unprotected rows that stay, or "old:int4", all old
                 rows.
             evict: the share of the unprotected rows to evict: "10%".

@@ -28,6 +28,7 @@ class SessionOptions(TypedDict, total=False):
     t0: str | None
     t1: str | None
     t1_read: str | None
+    read: str | None
     t2: str | None
     evict: str | None
     evict_of: str | None

@@ -49,6 +49,16 @@ class BudgetPlacement final : public StatelessPlacement {
     return budget_.unit != Budget::Unit::kRows || num_rows > RowsAllowed(budget_, 0);
   }
 
+  size_t RowsAfter(size_t num_tokens, size_t num_given, StepKind kind) const override {
+    const size_t num_protected = std::min(
+        num_tokens, num_given + static_cast<size_t>(sinks_) + static_cast<size_t>(window_));
+    if (kind == StepKind::kPrefill) return num_tokens;
+    const size_t allowed = RowsAllowed(budget_, num_tokens - num_protected);
+    return std::min(num_tokens,
+                    budget_.unit == Budget::Unit::kRows ? allowed : num_protected + allowed);
+  }
+  int Interval() const override { return interval_; }
+
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     FindUnprotected(input.kinds, sinks_, window_, &ever_unprotected_);
     FindRows(input.positions, ever_unprotected_, &candidates_);

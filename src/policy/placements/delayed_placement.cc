@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/policy/placements.h"
 #include "src/policy/score_loops.h"
@@ -22,7 +23,8 @@ namespace {
 
 class DelayedPlacement final : public StatelessPlacement {
  public:
-  DelayedPlacement(int window, int shift) : window_(window), shift_(shift) {}
+  DelayedPlacement(int window, int shift, double expected_compression)
+      : window_(window), shift_(shift), expected_compression_(expected_compression) {}
 
   std::string Name() const override { return fmt::format("delayed:window={}", window_); }
   bool NeedsScores() const override { return true; }
@@ -40,6 +42,13 @@ class DelayedPlacement final : public StatelessPlacement {
   }
 
   int LongestStep() const override { return window_ - shift_ + 1; }
+  int DecidedAfter() const override { return window_; }
+  size_t RowsAfter(size_t num_tokens, size_t /*num_given*/, StepKind /*kind*/) const override {
+    const auto window = static_cast<size_t>(window_);
+    if (num_tokens <= window) return num_tokens;
+    return window + static_cast<size_t>(std::ceil(static_cast<double>(num_tokens - window) /
+                                                  expected_compression_));
+  }
   void FindExpiring(const PlacementInput& input, std::vector<Expiry>* expiring) const override {
     const size_t num_old = NumUnseenBy(input.next_position - 1, input);
     for (uint32_t row = 0; row < num_old; ++row) {
@@ -57,6 +66,7 @@ class DelayedPlacement final : public StatelessPlacement {
 
   const int window_;  // tokens
   const int shift_;   // tokens
+  const double expected_compression_;
 };
 
 }  // namespace
@@ -73,8 +83,8 @@ Result<std::unique_ptr<Placement>> MakeDelayedPlacement(const PlacementOptions& 
                     "marks a row is {} tokens after it (attention.dms.shift)",
                     options.policy, window, options.eviction_shift, options.eviction_shift));
   }
-  return std::unique_ptr<Placement>(
-      std::make_unique<DelayedPlacement>(window, options.eviction_shift));
+  return std::unique_ptr<Placement>(std::make_unique<DelayedPlacement>(
+      window, options.eviction_shift, std::max(options.expected_compression, 1.0)));
 }
 
 }  // namespace ebb

@@ -109,6 +109,13 @@ class HeavyRecentPlacement final : public StatelessPlacement {
     return num_rows > split.heavy + split.recent && OnInterval(input, rule_.interval);
   }
 
+  size_t RowsAfter(size_t num_tokens, size_t /*num_given*/, StepKind kind) const override {
+    if (rule_.prefill == Prefill::kDense && kind == StepKind::kPrefill) return num_tokens;
+    const Split split = SplitAt(static_cast<Position>(num_tokens));
+    return std::min(num_tokens, split.heavy + split.recent);
+  }
+  int Interval() const override { return rule_.interval; }
+
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const Split split = SplitAt(input.next_position);
     const std::span<const Position> positions = input.positions;

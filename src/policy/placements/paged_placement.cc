@@ -16,21 +16,21 @@ class PagedPlacement final : public StatelessPlacement {
   explicit PagedPlacement(bool has_cap) : has_cap_(has_cap) {}
 
   std::string Name() const override {
-    return fmt::format("paged(first={},newest={})", kFirstInT0, kNewestAboveT1);
+    return fmt::format("paged(first={},newest={})", kOldBesideT1.first, kOldBesideT1.newest - 1);
   }
   bool NeedsScores() const override { return false; }
   bool SetT0Share(double /*share*/) override { return !has_cap_; }
 
   bool Due(const PlacementInput& input, size_t /*num_rows*/) const override {
     return input.step_kind == StepKind::kPrefill ||
-           EndOfOldRows(input.next_position, kNewestAboveT1) >
-               EndOfOldRows(input.next_position - input.new_tokens, kNewestAboveT1);
+           kOldBesideT1.EndAfter(input.next_position) >
+               kOldBesideT1.EndAfter(input.next_position - input.new_tokens);
   }
 
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
-    const Position end = EndOfOldRows(input.next_position, kNewestAboveT1);
+    const Position end = kOldBesideT1.EndAfter(input.next_position);
     for (size_t row = 0; row < input.positions.size(); ++row) {
-      const Tier to = IsOldRow(input.positions[row], end) ? Tier::kT1 : Tier::kT0;
+      const Tier to = kOldBesideT1.IsOld(input.positions[row], end) ? Tier::kT1 : Tier::kT0;
       const Tier now = input.tiers.empty() ? Tier::kT0 : input.tiers[row];
       if (to != now) moves->push_back({.row = static_cast<uint32_t>(row), .to = to});
     }

@@ -62,6 +62,16 @@ class RecentQuarterPlacement final : public StatelessPlacement {
            num_rows > RowsAllowed(budget_, 0);
   }
 
+  size_t RowsAfter(size_t num_tokens, size_t num_given, StepKind kind) const override {
+    if (kind == StepKind::kPrefill) return num_tokens;
+    const size_t given = rule_ == Rule::kSegments ? 0 : std::min(num_given, num_tokens);
+    const size_t num_protected = std::min(num_tokens, given + WindowAt(num_tokens - given));
+    const size_t allowed = RowsAllowed(budget_, num_tokens - num_protected);
+    return std::min(num_tokens,
+                    budget_.unit == Budget::Unit::kRows ? allowed : num_protected + allowed);
+  }
+  int Interval() const override { return interval_; }
+
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     FindEverUnprotected(input);
     FindRows(input.positions, ever_unprotected_, &candidates_);

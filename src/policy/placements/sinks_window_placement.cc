@@ -41,6 +41,11 @@ class SinksWindowPlacement final : public StatelessPlacement {
     return num_rows > sinks_ + WindowAt(input.next_position) && OnInterval(input, interval_);
   }
 
+  size_t RowsAfter(size_t num_tokens, size_t /*num_given*/, StepKind /*kind*/) const override {
+    return std::min(num_tokens, sinks_ + WindowAt(static_cast<Position>(num_tokens)));
+  }
+  int Interval() const override { return interval_; }
+
   void Place(const PlacementInput& input, std::vector<Move>* moves) override {
     const std::span<const Position> positions = input.positions;
     const auto first = std::lower_bound(positions.begin(), positions.end(), sinks_);

@@ -73,11 +73,13 @@ Status ShareTiers(const SessionOptions& session, EngineOptions* engine) {
                            "which rows are evicted would depend on other requests; give a "
                            "share instead");
   }
-  if (ReadsSelectively(shares) && engine->tiers->t0_cap_bytes > 0) {
-    return InvalidArgument(
-        "tiers.t1_read",
-        "select in a server takes T0 as a share, such as 30%, and not as a size: "
-        "each session has a cache of its own for pages of T1");
+  const bool reads_quest = !session.policy.read.empty() || session.policy.name == "quest";
+  if ((ReadsSelectively(shares) || (shares.has_value() && reads_quest)) &&
+      engine->tiers->t0_cap_bytes > 0) {
+    return InvalidArgument("tiers.t1_read",
+                           "reading a part of the rows in a server takes T0 as a share, such as "
+                           "30%, and not as a size: "
+                           "each session has a cache of its own for pages of T1");
   }
   engine->tiers->sessions_share_caps = true;
   return OkStatus();

@@ -85,6 +85,13 @@ RowsView MergedRows::View(const SequenceCache& cache, int layer, int kv_head) {
   for (size_t i = 0; i < num_compressed; ++i) {
     head.slots[indices.compressed[i]] = Slot(static_cast<uint32_t>(num_pages * kRowsPerPage + i));
   }
+  if (!view.last_visible.empty()) {
+    head.last_visible.assign(head.slots.size(), kVisibleForEver);
+    for (size_t i = 0; i < indices.full.size(); ++i) {
+      head.last_visible[indices.full[i]] = view.last_visible[i];
+    }
+    view.last_visible = head.last_visible;
+  }
   const int group = cache.layout().GroupOf(layer, kv_head);
   view.pages = head.pages.data();
   view.slots = head.slots;

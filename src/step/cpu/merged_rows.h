@@ -35,6 +35,7 @@ class MergedRows {
   struct Head {
     std::vector<const std::byte*> pages;  // the cache's pages, then the decompressed ones
     std::vector<Slot> slots;
+    std::vector<Position> last_visible;  // empty while all rows stay visible
   };
   // Returns page `page` of a kv head's decompressed rows.
   [[nodiscard]] std::byte* PageOf(int kv_head, size_t page) const {

@@ -352,12 +352,13 @@ TEST_P(DmsOfModels, DraftsForTheBitsOfTheFullCache) {
   EXPECT_LT(lossless->lossless_report()->accepted, lossless->lossless_report()->drafted);
 }
 
-// The scorer ranks rows of the hierarchy as any other does.
-TEST(Dms, DrivesTheHierarchy) {
+// The marks rank rows of the hierarchy as other scores do, under a policy that evicts none itself.
+TEST(Dms, MarksMayRankRowsForTheHierarchy) {
   const TierSetting tiers = {.engine = {.t1 = T1Place::kHost, .t2_type = CompressedType::kInt8},
                              .shares = {.t2_share = 0.25, .evict_share = 0.25}};
   auto engine = MarkingEngine({.threads = 1, .tiers = tiers.engine});
-  PolicySpec spec = kDms;
+  PolicySpec spec = {.name = "attention", .scorer = "dms"};
+  spec.granularity = Granularity::kHead;
   spec.tiers = tiers.shares;
   spec.window = 16;
   spec.interval = 8;

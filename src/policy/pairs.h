@@ -1,0 +1,68 @@
+// Lists which choices of a session exclude each other, in one table. MakePolicy() and
+// Engine::OpenSession() refuse the pairs of the table with its sentences, and docs/user/policies.md
+// shows it. Choices that the table does not name together can be combined.
+#ifndef EBB_POLICY_PAIRS_H_
+#define EBB_POLICY_PAIRS_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ebb/status.h"
+
+namespace ebb {
+
+// Choice is one decision of a user: which rows leave, in which format and where the others lie, and
+// which of them a step reads.
+enum class Choice {
+  // Which rows leave.
+  kKeepsAll,
+  kBudget,    // a budget, or numbers of rows among a policy's parameters
+  kSegments,  // a budget by segments of thought
+  kWindow,    // sinks and a window
+  kMarks,     // the rows that the model marks
+  kEvictShare,
+  kEvictCaps,
+  // How keys lie.
+  kTurnedKeys,  // re-rotated
+  // Where the others lie, and in which format.
+  kOldRows,  // T2 holds all old rows
+  kT2Share,
+  kT1,  // by T0's share or cap
+  kT0Cap,
+  kDraftShare,      // T0's share in a lossless session
+  kLosslessSelect,  // selective reading in a lossless session, whose one cache has all rows
+  // Which rows a step reads.
+  kSelect,
+  kQuest,
+  // What a scorer needs.
+  kReadsMass,
+  kOtherScorer,  // than the policy's own
+};
+
+struct Pair {
+  Choice a, b;
+  std::string_view why;  // a sentence without a full stop
+};
+
+// Returns the pairs that are refused.
+[[nodiscard]] std::span<const Pair> RefusedPairs();
+// Returns the pair of the table that names both choices; null: they can be combined.
+[[nodiscard]] const Pair* FindPair(Choice a, Choice b);
+
+// MadeChoice is a choice that a user made.
+struct MadeChoice {
+  Choice choice;
+  std::string text;             // "a budget of 64 rows"
+  std::string_view field = {};  // that the user set; empty: none that stands for the choice alone
+};
+// Checks that all of the choices can be combined. Errors: InvalidArgument, which names two of them
+// and says why not.
+[[nodiscard]] Status CheckPairs(std::span<const MadeChoice> choices);
+
+// Returns the table as Markdown, for docs/user/policies.md.
+[[nodiscard]] std::string PairsAsMarkdown();
+
+}  // namespace ebb
+
+#endif  // EBB_POLICY_PAIRS_H_
