@@ -72,8 +72,8 @@ TEST(ParseT0, ReadsAShareOrACap) {
   expected.shares.t0_share.reset();
   expected.engine.t0_cap_bytes = 512ull << 20;
   ExpectRead(ParseT0, "512MiB", expected);
-  expected.engine.t0_cap_bytes = 4096;
-  ExpectRead(ParseT0, "4096", expected);
+  expected.engine.t0_cap_bytes = 4096000;
+  ExpectRead(ParseT0, "4096000", expected);
 }
 
 TEST(ParseT0, RefusesEverythingElse) {
@@ -116,8 +116,8 @@ TEST(ParseT1, ReadsPlacePathAndCap) {
       {"file", T1Place::kFile, "", 0},
       {"file,64MiB", T1Place::kFile, "", 64ull << 20},
       {"file:/var/tmp", T1Place::kFile, "/var/tmp", 0},
-      {"file:/var/tmp,1000", T1Place::kFile, "/var/tmp", 1000},
-      {"file:a,b,1000", T1Place::kFile, "a,b", 1000},
+      {"file:/var/tmp,1000000", T1Place::kFile, "/var/tmp", 1000000},
+      {"file:a,b,1000000", T1Place::kFile, "a,b", 1000000},
       {"file:a:b", T1Place::kFile, "a:b", 0},
       {"file:/tmp/a,b,", T1Place::kFile, "/tmp/a,b", 0},
       {"file:/tmp/a,b,1.5Gi", T1Place::kFile, "/tmp/a,b", 3ull << 29},

@@ -38,7 +38,7 @@ ComparedSizes::ComparedSizes(uint64_t first_bytes, uint64_t second_bytes)
 }
 
 Status CheckHasUnit(std::string_view text, std::string_view unit, bool may_be_share) {
-  constexpr uint64_t kFew = uint64_t{1} << 20;
+  constexpr uint64_t kFew = 1'000'000;
   uint64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);

@@ -22,8 +22,9 @@ struct ComparedSizes {
   std::string second;
 };
 
-// Refuses a number without a unit that counts less than 1 MiB, and asks whether `unit` was meant,
-// or a share if `may_be_share`: "30 bytes; did you mean 30% or 30MiB?". Accepts all other texts.
+// Refuses a number without a unit that counts less than a million bytes, and asks whether `unit`
+// was meant, or a share if `may_be_share`: "30 bytes; did you mean 30% or 30MiB?". Accepts all
+// other texts.
 [[nodiscard]] Status CheckHasUnit(std::string_view text, std::string_view unit,
                                   bool may_be_share = false);
 

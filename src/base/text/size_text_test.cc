@@ -30,7 +30,7 @@ TEST(CheckHasUnit, AsksWhatASmallNumberMeans) {
   EXPECT_EQ(CheckHasUnit("30", "MiB", true).message(), "30 bytes; did you mean 30% or 30MiB?");
   EXPECT_EQ(CheckHasUnit("512", "MiB", true).message(), "512 bytes; did you mean 512MiB?");
   for (const char* text :
-       {"0", "1048576", "8GiB", "30%", "1e3", "", "x", "-8", "8 ", "99999999999999999999999999"}) {
+       {"0", "1000000", "8GiB", "30%", "1e3", "", "x", "-8", "8 ", "99999999999999999999999999"}) {
     EXPECT_TRUE(CheckHasUnit(text, "GiB", true).ok()) << text;
   }
 }
