@@ -271,8 +271,8 @@ TEST_F(FitTest, ABudgetIsCounted) {
     const ProgramEnd end = Fit("--json --context 2048 --prompt-tokens 64 " + policy);
     EXPECT_EQ(end.exit_code, 0) << end.err;
     std::map<std::string, uint64_t> rows;
-    for (const Json& row : Json::parse(end.out)["settings"]) {
-      const Json& bytes = row["bytes"];
+    for (const json& row : json::parse(end.out)["settings"]) {
+      const json& bytes = row["bytes"];
       rows[row["setting"]] = bytes["t0"].get<uint64_t>() + bytes["t1_disk"].get<uint64_t>() +
                              bytes["t2"].get<uint64_t>();
     }

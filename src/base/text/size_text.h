@@ -10,7 +10,7 @@
 
 namespace ebb {
 
-// Returns a size such as "512 bytes", "1.5 KiB", "36.1 MiB" or "5.62 GiB", without zeros behind the
+// Returns a size such as "512 bytes", "1.5 KiB", "36.1 MiB" or "5.62 GiB", without zeros after the
 // point: "2 MiB". Rounds to the nearest.
 [[nodiscard]] std::string SizeText(double bytes);
 
