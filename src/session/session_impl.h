@@ -46,7 +46,8 @@ struct Session::Impl {
   [[nodiscard]] size_t num_verified_ahead() const {
     return speculator == nullptr ? 0 : speculator->num_verified_ahead();
   }
-  // Removes the tokens that were verified or computed ahead. Errors: the session is broken, or was before.
+  // Removes the tokens that were verified or computed ahead. Errors: the session is broken, or was
+  // before.
   [[nodiscard]] Status DiscardLookahead();
   [[nodiscard]] Status CheckUnbroken() const;
   // Returns InvalidArgument while a prompt is being read.

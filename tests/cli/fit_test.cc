@@ -117,8 +117,8 @@ TEST_F(FitTest, TheTextHasEightyColumnsAndEndsWithACommandThatRuns) {
                                                        " --context 200 --t2 50%:int8 "
                                                        "--max-running 3"},
       {"--context 200 --policy h2o --t1 file:/tmp", "ebb chat --threads 1 -m " + model_->path() +
-                                                          " --context 200 --policy h2o "
-                                                          "--t1 file:/tmp"}};
+                                                        " --context 200 --policy h2o "
+                                                        "--t1 file:/tmp"}};
   for (const auto& [arguments, command] : cases) {
     const ProgramEnd end = Fit(arguments);
     ASSERT_EQ(end.exit_code, 0) << end.err;
