@@ -131,7 +131,7 @@ TEST(ExtractNumber, TakesTheLastMarkWhereAsked) {
                            {kHashes, "6", "\\boxed{4}\nThe answer is 5.\n#### 6"},
                            {kBoxed, "4", "#### 6\nThe answer is 5.\nSo \\boxed{4}"},
                            {kPhrase, "5", "\\boxed{4}\nThe answer is 5.\n#### Check:\n6 = 6"},
-                           {kPhrase, "7", "The answer is \\boxed{7}."},
+                           {kBoxed, "7", "The answer is \\boxed{7}."},
                            {kLastNumber, "9", "We get 8, then 9"},
                            {kNone, "", "I do not know."},
                        });
