@@ -276,7 +276,8 @@ TEST(OldRowsInT2, OptionsWithoutEffectAreRefusedByName) {
               HasSubstr("a cap on T0 cannot be combined with a compressed cache of all old rows"));
   options.policy.tiers->evict_beyond_caps = true;
   EXPECT_THAT(refusal(options),
-              HasSubstr("evicting what the caps do not hold cannot be combined with"));
+              HasSubstr("a compressed cache of all old rows cannot be combined with evicting what "
+                        "the caps do not hold"));
   options.policy.tiers->evict_beyond_caps = false;
   tiers.engine.t0_cap_bytes = 0;
   options.past_context = PastContext::kReRotate;

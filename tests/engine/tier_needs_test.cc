@@ -55,6 +55,8 @@ std::vector<SessionCase> NeedsCases() {
     TieredPolicy stacked = Tiered(tiers);
     stacked.name = policy.name;
     stacked.budget = policy.budget;
+    stacked.window.reset();
+    stacked.interval.reset();
     add(std::move(name), stacked);
   };
   const TierSetting old = {.engine = {.t1 = T1Place::kNone, .t2_type = CompressedType::kInt8},
