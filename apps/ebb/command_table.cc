@@ -62,7 +62,7 @@ std::vector<Command> Commands() {
       {"rm", "remove downloaded models", {G::kRemove, G::kQuiet, G::kJson}, RunRemove},
       {.name = "fit",
        .summary = "show which models and which settings fit into memory, before a download",
-       .groups = WithModel({G::kFit, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}),
+       .groups = WithModel({G::kFit, G::kSpeculation, G::kPolicy, G::kMemory, G::kQuiet, G::kJson}),
        .run = ExitCodeOf<RunFit>,
        .usual = {"--model", "--hf-repo", "--list", "--memory", "--context", "--requests",
                  "--kv-type", "--device", "--measure"},

@@ -88,6 +88,8 @@ struct FitRequest {
   // With t2_on_device: declares that T2 holds rows of ggml's quantized types, which operations of
   // ggml read.
   bool t2_in_ggml_blocks = false;
+  // Sets the most tokens of a step that decodes one sequence: with guesses, more than one.
+  int decode_tokens = 1;
   // Evicts rows before the tiers place those that stay: a policy with a budget, or a model's marks.
   // Null: no policy evicts.
   std::shared_ptr<const Placement> retention = {};

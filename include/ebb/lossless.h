@@ -87,6 +87,10 @@ enum class Speculation : uint8_t {
   kLookup,  // the text itself: what followed the last tokens when they occurred before
 };
 
+// kMostTokensWithGuesses is the most tokens of a step of a session that is not lossless: the chosen
+// token and its guesses.
+inline constexpr int kMostTokensWithGuesses = 12;
+
 // SpeculationReport counts a session's guesses.
 struct SpeculationReport {
   int64_t drafted = 0;       // tokens that were guessed and computed

@@ -274,6 +274,16 @@ class MemoryOf {
                                 RankRoom::Of(kKeysOfMassSelector, PagesFor(request_.context)));
   }
 
+  // Counts what guesses add to the steps of a sequence: their logits, which a session keeps a
+  // second time, and a graph for each number of tokens.
+  [[nodiscard]] uint64_t GuessBytes() const {
+    constexpr uint64_t kGraphsOfGuesses = 5, kNodesPerLayer = uint64_t{32} << 10;
+    const auto guesses = static_cast<uint64_t>(request_.decode_tokens - 1);
+    if (guesses == 0) return 0;
+    return 2 * sizeof(float) * shape_.vocab_size * guesses +
+           kGraphsOfGuesses * kNodesPerLayer * shape_.num_layers;
+  }
+
   // Counts the tensors of a step, the logits of each request and the nodes of the graphs.
   [[nodiscard]] uint64_t GraphBytes(uint64_t tokens) const {
     // kNodesPerLayer covers the nodes of the graphs that a generation needs, as measured with
@@ -312,9 +322,11 @@ class MemoryOf {
     for (const int heads : shape_.kv_heads_by_layer) kv_heads = std::min(kv_heads, heads);
     const AttentionShape attention = {
         .num_q_heads = shape_.num_q_heads, .num_kv_heads = kv_heads, .format = format_};
-    uint64_t bytes = DecodeStates::BytesFor(attention, requests_, all_rows_, is_ranked_) +
-                     (go_back ? GraphBytes(requests_) + chunk_ * graph_.converted_bytes_per_token
-                              : GraphBytes(std::max<uint64_t>(chunk_, requests_)));
+    const auto decoded = std::max<uint64_t>(requests_, request_.decode_tokens);
+    uint64_t bytes = DecodeStates::BytesFor(attention, decoded, all_rows_, is_ranked_) +
+                     GuessBytes() +
+                     (go_back ? GraphBytes(decoded) + chunk_ * graph_.converted_bytes_per_token
+                              : GraphBytes(std::max<uint64_t>(chunk_, decoded)));
     if (chunk_ <= 1) return bytes;
     // If no later prompts can come, attention to a chunk reads only the rows of the first prompt.
     const size_t prompt_rows = request_.prompts_at_any_time

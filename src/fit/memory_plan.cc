@@ -163,6 +163,10 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
       request.retention != nullptr || (policy.name == PolicySpec().name && policy.scorer.empty() &&
                                        !policy.sinks && !policy.window && !policy.interval);
   request.on_device = engine.device.kind == DeviceKind::kBackend;
+  const bool guesses = session.speculation != Speculation::kOff && !session.lossless.has_value() &&
+                       !request.on_device && model.loaded().hparams.state_bytes == 0 &&
+                       model.batch_dependence().empty();
+  if (guesses) request.decode_tokens = kMostTokensWithGuesses;
   request.device_attention = engine.device.attention;
   if (request.on_device) {
     const bool has_own = HoldsOwnRecords(engine.device, model);

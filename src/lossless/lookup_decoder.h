@@ -29,7 +29,7 @@ namespace ebb {
 class StepTimes {
  public:
   // kSizes are the numbers of tokens of steps with guesses; each has its own graph.
-  static constexpr std::array<int, 5> kSizes = {2, 3, 4, 8, 12};
+  static constexpr std::array<int, 5> kSizes = {2, 3, 4, 8, kMostTokensWithGuesses};
 
   StepTimes();
   void AddPlain(double seconds);

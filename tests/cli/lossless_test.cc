@@ -102,7 +102,7 @@ TEST_F(LosslessTest, ASelectionsCapOnT0IsCheckedAtTheStart) {
     EXPECT_EQ(small.exit_code, 2) << small.err;
     EXPECT_EQ(small.out, "");
     EXPECT_THAT(small.err, HasSubstr("ebb: --t0: 9 MiB are too few"));
-    EXPECT_THAT(small.err, HasSubstr("so it needs 10485760"));
+    EXPECT_THAT(small.err, HasSubstr("so it needs 10 MiB"));
     const ProgramEnd enough = RunEbb(run + " --t0 10485760 " + selection);
     EXPECT_EQ(enough.exit_code, 0) << enough.err;
     const json t0 = Record(enough)["tiers"][0], t1 = Record(enough)["tiers"][1];

@@ -100,11 +100,11 @@ TEST_F(RunTest, TheSummarySaysWhereTheTokensLieAndWhatAFullCacheWouldTake) {
   const std::string more = " --window 2 --interval 2 --sinks 0";
   const ProgramEnd tiers =
       RunEbb(Raw("-n 60 --ignore-eos -p tide --t0 50% --t1 file --t2 50% --evict 30%" + more));
-  EXPECT_THAT(
-      tiers.err,
-      ContainsRegex("memory: 6[0-9] of 256 tokens; T0 [0-9]+ tokens, 0.[0-9] MiB; T1 [0-9]+ "
-                    "tokens, [0-9.]+ MiB in a file; T2 [0-9]+ tokens, [0-9.]+ MiB compressed; "
-                    "[0-9]+ tokens evicted; a full cache would take [0-9.]+ MiB\\]"));
+  EXPECT_THAT(tiers.err,
+              ContainsRegex(
+                  "memory: 6[0-9] of 256 tokens; T0 [0-9]+ tokens, [0-9.]+ [KM]iB; T1 [0-9]+ "
+                  "tokens, [0-9.]+ [KM]iB in a file; T2 [0-9]+ tokens, [0-9.]+ [KM]iB compressed; "
+                  "[0-9]+ tokens evicted; a full cache would take [0-9.]+ [KM]iB\\]"));
   const ProgramEnd policy = RunEbb(Raw("-n 4 --ignore-eos -p tide --policy h2o"));
   EXPECT_THAT(policy.err, HasSubstr("--policy h2o has no budget, so nothing is evicted"));
 }
@@ -116,7 +116,7 @@ TEST_F(RunTest, TheSummaryIsForPeopleAndCanBeSilenced) {
   EXPECT_THAT(
       loud.err,
       ContainsRegex(
-          "memory: [0-9]+ of 256 tokens; T0 [0-9]+ tokens, 0.[0-9] MiB, the full cache\\]"));
+          "memory: [0-9]+ of 256 tokens; T0 [0-9]+ tokens, [0-9.]+ [KM]iB, the full cache\\]"));
   const ProgramEnd quiet = RunEbb(Raw("-n 4 --ignore-eos --quiet -p tide"));
   EXPECT_EQ(quiet.err, "");
   EXPECT_EQ(quiet.out, loud.out);

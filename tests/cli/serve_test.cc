@@ -63,7 +63,8 @@ TEST(ServeTest, OptionsThatCannotBeServedEndItAtOnce) {
               HasSubstr("--evict caps: which rows are evicted would depend on other requests"));
   end = RunEbb("serve -m pebble --port 0 --t0 8MiB --t1-read select");
   EXPECT_EQ(end.exit_code, 2);
-  EXPECT_THAT(end.err, HasSubstr("--t1-read: select in a server takes T0 as a share"));
+  EXPECT_THAT(end.err,
+              HasSubstr("--t1-read: reading a part of the rows in a server takes T0 as a share"));
   end = RunEbb("serve -m pebble --host no.such.host.invalid");
   EXPECT_EQ(end.exit_code, 2);
   EXPECT_THAT(end.err, HasSubstr("cannot resolve the address \"no.such.host.invalid\""));

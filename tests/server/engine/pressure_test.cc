@@ -206,10 +206,10 @@ TEST_F(PressureTest, SelectiveReadingUnderACapOfAllSessionsIsRefused) {
   options.defaults.session.policy.tiers->t1_read = T1Read::kSelect;
   const auto server = Server::Start(model_, options);
   ASSERT_FALSE(server.ok());
-  EXPECT_EQ(
-      server.status().Text(),
-      "tiers.t1_read: select in a server takes T0 as a share, such as 30%, and not as a size: "
-      "each session has a cache of its own for pages of T1");
+  EXPECT_EQ(server.status().Text(),
+            "tiers.t1_read: reading a part of the rows in a server takes T0 as a share, such as "
+            "30%, and not as a size: "
+            "each session has a cache of its own for pages of T1");
 }
 
 // Uses answers long enough that some pages are not read.
