@@ -95,7 +95,7 @@ class Model:
 
     def session(self, **options: Unpack[ModelSessionOptions]) -> Session:
         """A session in an engine of its own: options of `Engine` and of `Engine.session()`."""
-        engine, opened = engine_for(self, dict(options))
+        engine, opened = engine_for(self, {"speculate": "auto"} | dict(options))
         return Session(engine, engine._core.open(opened), opened)
 
     def __repr__(self) -> str:
