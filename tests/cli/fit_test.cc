@@ -267,8 +267,11 @@ TEST_F(FitTest, RunTakesTheFullCacheWhereItFitsAndSaysSo) {
 
 // A policy with a budget evicts in every setting of the table, which varies format and place.
 TEST_F(FitTest, ABudgetIsCounted) {
+  const std::string model = DefaultModelPath();
+  if (model.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
   const auto rows_of = [&](const std::string& policy) {
-    const ProgramEnd end = Fit("--json --context 250 --prompt-tokens 16 " + policy);
+    const ProgramEnd end =
+        RunEbb("fit --json --quiet --context 2048 --prompt-tokens 64 -m " + model + " " + policy);
     EXPECT_EQ(end.exit_code, 0) << end.err;
     std::map<std::string, uint64_t> rows;
     for (const json& row : json::parse(end.out)["settings"]) {
@@ -278,7 +281,7 @@ TEST_F(FitTest, ABudgetIsCounted) {
     }
     return rows;
   };
-  const auto all = rows_of(""), some = rows_of("--policy h2o --budget 64");
+  const auto all = rows_of(""), some = rows_of("--policy h2o --budget 256");
   ASSERT_EQ(some.count("full"), 1u);
   EXPECT_EQ(some.count("--t1 none --evict 10%"), 0u);
   EXPECT_GT(some.size(), 3u);
