@@ -70,7 +70,7 @@ TEST(SettingKey, DiffersInEveryField) {
     add(changed);
   }
   EXPECT_EQ(keys.size(), num_settings);
-  EXPECT_EQ(num_settings, 1 + 10 + 10 + 5);
+  EXPECT_EQ(num_settings, 1 + 12 + 11 + 5);
 }
 
 TEST(PolicyText, NamesWhatIsSet) {
