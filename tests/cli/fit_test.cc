@@ -274,7 +274,8 @@ TEST_F(FitTest, ABudgetIsCounted) {
         RunEbb("fit --json --quiet --context 2048 --prompt-tokens 64 -m " + model + " " + policy);
     EXPECT_EQ(end.exit_code, 0) << end.err;
     std::map<std::string, uint64_t> rows;
-    for (const json& row : json::parse(end.out)["settings"]) {
+    const json record = json::parse(end.out);
+    for (const json& row : record["settings"]) {
       const json& bytes = row["bytes"];
       rows[row["setting"]] = bytes["t0"].get<uint64_t>() + bytes["t1_disk"].get<uint64_t>() +
                              bytes["t2"].get<uint64_t>();
