@@ -21,10 +21,8 @@ constexpr int kStepsToRetry = 256;
 }  // namespace
 
 StepTimes::StepTimes() : plain_seconds_{.memory = 16} {
-  for (size_t i = 0; i < kSizes.size(); ++i) {
-    sizes_[i].ratio.memory = 8;
-    sizes_[i].ratio.Add(1 + kExpectedPerToken * (kSizes[i] - 1), 0.5);
-  }
+  for (Size& size : sizes_) size.ratio.memory = 8;
+  Age();
 }
 
 void StepTimes::AddPlain(double seconds) {
@@ -47,7 +45,6 @@ void StepTimes::Age() {
 void LookupDecoder::IndexToken(Token token) try {
   if (!lookup_.has_value()) return;
   const std::span<const Token> known = sequence_.tokens();
-  lookup_->TruncateTo(num_predicted_ + known.size());
   for (size_t i = lookup_->size() - num_predicted_; i < known.size(); ++i) {
     lookup_->Append(known[i]);
   }

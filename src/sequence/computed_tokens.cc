@@ -1,11 +1,11 @@
 #include "src/sequence/computed_tokens.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include "src/model/loaded/loaded_model.h"
+#include "src/rows/row_address.h"
 #include "src/sequence/shown_logits.h"
 #include "src/sequence/step.h"
 
@@ -25,6 +25,11 @@ void ForEachRow(const SequenceCache& cache, size_t from_end, const Visitor& visi
       visit(cache.views().Row(stream.layer, stream.kv_head, index));
     }
   }
+}
+
+// Returns the address of a row whose value follows its key.
+RowAddress PackedRow(std::byte* row, const PageFormat& format) {
+  return {.key = row, .value = row + format.PackedValueOffset()};
 }
 
 }  // namespace
@@ -86,9 +91,10 @@ void ComputedTokens::Record(const SequenceStep& entry, const StepResult& result,
                          .signals = entry.signals->SignalsOf(static_cast<int>(t)),
                          .logits = {logits.begin(), logits.end()}};
     ForEachRow(sequence.cache(), num_tokens - t, [&](const RowAddress& row) {
-      computed.rows.insert(computed.rows.end(), row.key, row.key + format.RowStride());
-      if (!format.has_values) return;
-      computed.rows.insert(computed.rows.end(), row.value, row.value + format.RowStride());
+      computed.rows.resize(computed.rows.size() + format.RowBytes());
+      CopyRow(row,
+              PackedRow(computed.rows.data() + computed.rows.size() - format.RowBytes(), format),
+              format);
     });
     tokens_.push_back(std::move(computed));
   }
@@ -97,26 +103,36 @@ void ComputedTokens::Record(const SequenceStep& entry, const StepResult& result,
 StepOutcome ComputedTokens::Take(Sequence* sequence) {
   taken_ = std::move(tokens_[first_++]);
   const Token token = taken_.token;
-  const PageFormat& format = sequence->core()->format;
   Status status = sequence->CheckStep({&token, 1});
-  if (status.ok()) status = sequence->AppendRows(1, 1);
+  if (status.ok()) status = Append(sequence);
   if (!status.ok()) {
     Clear();
     return {.taken = false, .status = std::move(status)};
   }
-  SequenceCache& cache = sequence->cache();
-  cache.FindAddresses();
-  const std::byte* from = taken_.rows.data();
-  ForEachRow(cache, 1, [&](const RowAddress& row) {
-    std::memcpy(row.key, std::exchange(from, from + format.RowStride()), format.RowStride());
-    if (!format.has_values) return;
-    std::memcpy(row.value, std::exchange(from, from + format.RowStride()), format.RowStride());
-  });
-  sequence->BeginStep(StepKind::kDecode, 1, 1, &sequence->signals());
-  sequence->signals().Set(taken_.signals);
   status = sequence->EndStep(StepKind::kDecode, {&token, 1}, StepReport{}, Decides::kYes);
   if (!status.ok() || sequence->settler().has_placed_rows()) Clear();
   return {.taken = true, .status = std::move(status)};
+}
+
+Status ComputedTokens::Append(Sequence* sequence) {
+  bool has_begun = false;
+  try {
+    EBB_RETURN_IF_ERROR(sequence->AppendRows(1, 1));
+    SequenceCache& cache = sequence->cache();
+    cache.FindAddresses();
+    const PageFormat& format = sequence->core()->format;
+    std::byte* from = taken_.rows.data();
+    ForEachRow(cache, 1, [&](const RowAddress& row) {
+      CopyRow(PackedRow(std::exchange(from, from + format.RowBytes()), format), row, format);
+    });
+    has_begun = true;
+    sequence->BeginStep(StepKind::kDecode, 1, 1, &sequence->signals());
+    sequence->signals().Set(taken_.signals);
+    return OkStatus();
+  } catch (const std::bad_alloc&) {
+    sequence->UndoStep(has_begun);
+    return OutOfMemory("no memory for this step");
+  }
 }
 
 size_t ComputedTokens::memory_bytes() const {

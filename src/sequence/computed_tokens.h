@@ -57,6 +57,9 @@ class ComputedTokens {
     std::vector<float> logits;
   };
 
+  // Appends the row of taken_ to the sequence, and shows its signals to the policy. After an error,
+  // the sequence is as before.
+  Status Append(Sequence* sequence);
   void Record(const SequenceStep& entry, const StepResult& result, size_t index);
 
   std::vector<Computed> tokens_;
