@@ -231,14 +231,14 @@ class PolicyConformance : public ::testing::TestWithParam<Setting> {
     return GetParam().budget.starts_with('+') ? kRowsBeyond : (num_tokens + 1) / 2;
   }
 
-  // Whether the policy itself evicts, beside the tiers.
+  // Returns whether the policy evicts by itself, in addition to the tiers.
   static bool EvictsByItself() {
     return GetParam().hierarchy == nullptr || !GetParam().budget.empty() ||
            GetParam().policy == "dms";
   }
 
-  // Whether the rule that evicts keeps this position for good at this moment. The hierarchy has the
-  // protected set of "attention", whatever policy names the scorer.
+  // Returns whether the rule that evicts keeps this position for good at this moment. The hierarchy
+  // has the protected set of "attention" for the scorers of all policies.
   bool IsProtected(const std::vector<TokenKind>& kinds, Position position) const {
     return IsProtected(kinds, position, EvictsByItself() ? BaseOf(GetParam().policy) : "attention");
   }

@@ -41,7 +41,7 @@ constexpr std::array kRefused = {
     Pair{C::kOldRows, C::kQuest, kNamesFullRows},
     Pair{C::kT2Share, C::kSelect, kNamesFullRows},
     Pair{C::kT2Share, C::kQuest, kNamesFullRows},
-    Pair{C::kSelect, C::kEvictCaps, "T0 holds few rows, and a cache of pages takes what is left"},
+    Pair{C::kSelect, C::kEvictCaps, "T0 holds few rows, and a cache of pages takes the rest of it"},
     Pair{C::kSelect, C::kQuest, "both choose the rows that a step reads"},
     Pair{C::kSegments, C::kSelect, kNeedsAllMass},
     Pair{C::kSegments, C::kQuest, kNeedsAllMass},

@@ -25,7 +25,7 @@ enum class Choice {
   kEvictCaps,
   // How keys lie.
   kTurnedKeys,  // re-rotated
-  // Where the others lie, and in which format.
+  // The format and the place of the others.
   kOldRows,  // T2 holds all old rows
   kT2Share,
   kT1,  // by T0's share or cap

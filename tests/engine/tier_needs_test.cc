@@ -50,7 +50,7 @@ std::vector<SessionCase> NeedsCases() {
   add("caps", InTiers({.engine = {.t0_cap_bytes = kCap, .t1 = T1Place::kHost}}));
   add("evict_caps", InTiers({.engine = {.t0_cap_bytes = kCap, .t1 = T1Place::kNone},
                              .shares = {.evict_beyond_caps = true}}));
-  // Policies that evict before tiers place what is left.
+  // Policies evict, and the tiers place the rows that stay.
   const auto add_stack = [&](std::string name, PolicySpec policy, const TierSetting& tiers) {
     TieredPolicy stacked = Tiered(tiers);
     stacked.name = policy.name;

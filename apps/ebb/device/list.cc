@@ -19,7 +19,7 @@ std::string Gigabytes(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / kGiB);
 }
 
-// kNoCard tells how a card would be found, and what is known of cards of each maker.
+// kNoCard tells how ebb finds a card, and on which cards of each maker it has run.
 constexpr std::string_view kNoCard =
     "No graphics card: this program was built without a backend for one, or found none. Build with "
     "-DEBB_BACKENDS=cuda for NVIDIA, vulkan for AMD and Intel (not tested on a card), as "

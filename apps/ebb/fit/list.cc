@@ -30,7 +30,7 @@ namespace {
 // The context that the list asks for unless --context is given: the one of `ebb pull --list`.
 constexpr int kUsualContext = 8192;
 
-// ListedModel is a model of the list with what is known of its sizes.
+// ListedModel is a model of the list; its sizes are set if a file or the table has them.
 struct ListedModel {
   std::string_view name;
   uint64_t file_bytes = 0;

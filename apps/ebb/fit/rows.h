@@ -40,7 +40,7 @@ struct FitRow {
   double tokens_per_s = 0;
 };
 
-// Returns the limits of memory and disk: --memory, or what is free.
+// Returns the limits of memory and disk: --memory, or the free amounts.
 [[nodiscard]] Result<FitLimits> FindLimits(const CliOptions& options);
 // Measures the machine. A disk that cannot be measured leaves figures out instead of an error.
 [[nodiscard]] Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,

@@ -55,7 +55,7 @@ auto WithoutGil(Work work) {
   return work();
 }
 
-// Returns bytes as a text of Python's; what is not UTF-8 becomes U+FFFD.
+// Returns bytes as a Python string; bytes that are not UTF-8 become U+FFFD.
 inline nb::str TextOf(std::string_view bytes) {
   return nb::steal<nb::str>(
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));

@@ -1,4 +1,4 @@
-// Placements in Python, and built-in ones beside Python code.
+// Makes placements of Python classes, and built-in placements for scorers in Python.
 #include <algorithm>
 
 #include "python_parts.h"
