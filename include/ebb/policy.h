@@ -91,7 +91,8 @@ class Scorer {
   // Removes all rows of the group except those at the ascending indices `kept`, which get the
   // indices 0, 1, 2, ... in this order.
   virtual void Retain(int group, std::span<const uint32_t> kept) = 0;
-  // Marks the end of the sequence's first prefill (000, Algorithm 1, line 1).
+  // Marks the end of the sequence's first prefill ("Not All Thoughts Need HBM", Algorithm 1, line
+  // 1).
   virtual void EndFirstPrefill() {}
   // Returns one finite score per row of the group. The span is valid until the next call for this
   // group; if GroupsAreIndependent() is false, until the next call on this object.
@@ -281,8 +282,9 @@ enum class KeyTurns {
 // Budget limits the rows that stay in the cache. kRows counts tokens per group; kBytes counts bytes
 // of all (layer, kv head) pairs together; kPercent is a share of PolicyInfo::percent_of. kRows and
 // kBytes include protected rows; MakePolicy() refuses a budget that is too small for these. kBeyond
-// counts the rows beyond the protected ones (002, App. D). kCompression is the compression ratio CR
-// of 003 (App. F.1): (input + maximum generation) / CR rows, rounded down.
+// counts the rows beyond the protected ones ("EpiKV", App. D). kCompression is the compression
+// ratio CR of "Inference-Time Hyper-Scaling" (App. F.1): (input + maximum generation) / CR rows,
+// rounded down.
 struct Budget {
   enum class Unit { kNone, kRows, kPercent, kBytes, kBeyond, kCompression };
   Unit unit = Unit::kNone;

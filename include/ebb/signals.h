@@ -63,7 +63,7 @@ struct GroupSignals {
   int num_rows = 0;      // rows of the group, the step's new ones included
   int num_new_rows = 0;  // at the end of the list
   // Counts the group's layers whose attention is finite in this step. The other layers add no mass
-  // (000, 3.1).
+  // ("Not All Thoughts Need HBM", 3.1).
   int num_layers_counted = 0;
 };
 

@@ -10,19 +10,19 @@
 namespace ebb {
 namespace {
 
-// kStepByStep follows 000, App. F, which says only: 'questions are presented in a minimal "solve
-// step by step" format'.
+// kStepByStep follows "Not All Thoughts Need HBM", App. F, which says only: 'questions are
+// presented in a minimal "solve step by step" format'.
 constexpr std::string_view kStepByStep = "Solve step by step.\n\n{problem}";
 constexpr std::string_view kStepByStepOption =
     "Solve step by step. End with \"The answer is LETTER.\"\n\n{problem}";
 
-// kBoxed follows the official code of 004 (LazyEviction, evaluation.py), which writes the
-// instruction and the question in the user's turn, for every task.
+// kBoxed follows the official code of "LazyEviction" (evaluation.py), which writes the instruction
+// and the question in the user's turn, for every task.
 constexpr std::string_view kBoxed =
     "Please reason step by step, and put your final answer within \\boxed{}.\n{problem}";
 
-// kOpenR1Math is the prompt of 003, App. F.2, which takes it from Open-R1; the two spaces are in
-// the source.
+// kOpenR1Math is the prompt of "Inference-Time Hyper-Scaling", App. F.2, which takes it from
+// Open-R1; the two spaces are in the source.
 constexpr std::string_view kOpenR1Math =
     "Solve the following math problem efficiently and clearly.  The last line of your response "
     "should be of the following format: 'Therefore, the final answer is: $\\boxed{ANSWER}$. I hope "
@@ -33,15 +33,16 @@ constexpr std::string_view kOpenR1Option =
     "the following format: 'Answer: $LETTER' (without quotes) where LETTER is one of ABCD. Think "
     "step by step before answering.\n\n{problem}";
 
-// kMetaGsm8k is the prompt of 003, App. F.2, which takes it from Meta; its system turn is the one
-// that the chat template of Llama 3 writes.
+// kMetaGsm8k is the prompt of "Inference-Time Hyper-Scaling", App. F.2, which takes it from Meta;
+// its system turn is the one that the chat template of Llama 3 writes.
 constexpr std::string_view kMetaGsm8k =
     "Given the following problem, reason and give a final answer to the problem.\nProblem: "
     "{problem}\nYour response should end with \"The final answer is [answer]\" where [answer] is "
     "the response to the problem.";
 
-// kPresets takes its token limits from: 000, 4.1 and App. F; 002, 3.5 (lengths of traces); 003,
-// Tables 7 to 9; 004, App. C.
+// kPresets takes its token limits from "Not All Thoughts Need HBM", 4.1 and App. F; "EpiKV", 3.5
+// (lengths of traces); "Inference-Time Hyper-Scaling", Tables 7 to 9; "LazyEviction", App. C. The
+// descriptions call these papers 000, 002, 003 and 004.
 constexpr PromptPreset kPresets[] = {
     {
         .name = "plain",

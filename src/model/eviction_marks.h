@@ -1,14 +1,15 @@
 // Reads the eviction marks of models trained with Dynamic Memory Sparsification ("Inference-Time
-// Hyper-Scaling", 003): metadata and weights, from a model's file or an adapter's.
+// Hyper-Scaling"): metadata and weights, from a model's file or an adapter's.
 //
-// Such a model marks rows of each kv head by an eviction logit, scale * c - offset. The layout says
-// how c is computed:
-//   query_last_channel  c is the last channel of the first query head of each group, before RoPE,
-//                       which takes no part in attention: the released models
-//   adapter             c is a product with the input of the layer, after an RMS norm of its own:
-//                       the layout that NVIDIA's public trainer writes; the rest of the model is
-//                       unchanged
-// The logit of token t + shift decides on the row of token t.
+// For each token and kv head, such a model computes an eviction logit, scale * c - offset. A logit
+// above 0, computed for token t + shift, marks the row of token t as one that may be evicted. The
+// layout says how c is computed:
+//   query_last_channel  c is the last channel, before RoPE, of the first query head that reads the
+//                       kv head. This channel takes no part in attention. The released models have
+//                       this layout.
+//   adapter             c is the product of a matrix with the layer's input, after an RMS norm of
+//                       its own. NVIDIA's public trainer writes this layout; the other weights of
+//                       the model stay as they were.
 #ifndef EBB_MODEL_EVICTION_MARKS_H_
 #define EBB_MODEL_EVICTION_MARKS_H_
 

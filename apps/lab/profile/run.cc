@@ -44,7 +44,7 @@ void RunRecorder::OnSignals(int group, std::span<const Position> positions,
 }
 
 // Completes a step when all groups have reported. The mass is divided by its sum over all layers
-// and heads, so that the shares of a step's rows add up to 1 (000, 2.1).
+// and heads, so that the shares of a step's rows add up to 1 ("Not All Thoughts Need HBM", 2.1).
 void RunRecorder::EndSignals() {
   const double sum = std::accumulate(mass_.begin(), mass_.end(), 0.0);
   overlap_ = -1;

@@ -1,8 +1,9 @@
-// Decides as Dynamic Memory Sparsification does (003, 3.2 and 3.3, and its published code): a row
-// with a score below 0 is visible to the queries at most `window` tokens after it, and is evicted
-// before the first query after those. This holds in prefill and decode alike, for any size of
-// prefill steps: if a row expires within a step, the later queries of that step do not see it. The
-// model decides how many rows are evicted: there is no budget, and unmarked rows stay.
+// Decides as Dynamic Memory Sparsification does ("Inference-Time Hyper-Scaling", 3.2 and 3.3, and
+// its published code): a row with a score below 0 is visible to the queries at most `window` tokens
+// after it, and is evicted before the first query after those. This holds in prefill and decode
+// alike, for any size of prefill steps: if a row expires within a step, the later queries of that
+// step do not see it. The model decides how many rows are evicted: there is no budget, and unmarked
+// rows stay.
 //
 // The eviction logit of token t + shift marks the row of token t. In a step of n tokens from
 // `first` on, the last query, at first + n - 1, must not see marked rows before first + n - 1 -

@@ -6,8 +6,8 @@
 //
 // A budget B is split into recent and heavy = B - recent rows, unless the user gave heavy or
 // recent:
-//   even:     recent is B - B/2 (003, App. F.1);
-//   quarter:  recent is min(128, B/4) (002, App. D);
+//   even:     recent is B - B/2 ("Inference-Time Hyper-Scaling", App. F.1);
+//   quarter:  recent is min(128, B/4) ("EpiKV", App. D);
 //   fixed:    recent is a constant, at most B.
 // A percentage refers to all tokens so far, because only the recent rows are protected. Without a
 // budget heavy is 4 and recent 512, the defaults of the published code; its simulation, with 10 %
@@ -20,12 +20,12 @@
 //
 // Other policies use the same rule with other settings, see kRules:
 //   vatp            as H2O, sinks stay (published code)
-//   tova            no recent rows, dense prefill (published code; 003, App. F.1) [ours: the query
-//                   of the first generated token decides about a prompt that is over the budget,
-//                   the source takes the prompt's last]
+//   tova            no recent rows, dense prefill (published code; "Inference-Time Hyper-Scaling",
+//                   App. F.1) [ours: the query of the first generated token decides about a prompt
+//                   that is over the budget, the source takes the prompt's last]
 //   rkv             8 recent rows, every 128 steps (published code)
-//   lazy_eviction   the last W rows are recent, every W steps, dense prefill (004, Eq. 5 of App. A)
-//                   [ours: W is 64 unless an interval is given]
+//   lazy_eviction   the last W rows are recent, every W steps, dense prefill ("LazyEviction", Eq. 5
+//                   of App. A) [ours: W is 64 unless an interval is given]
 #include <fmt/format.h>
 
 #include <algorithm>

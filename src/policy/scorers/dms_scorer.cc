@@ -1,10 +1,10 @@
 // Scores rows by the model's own eviction marks (Dynamic Memory Sparsification, "Inference-Time
-// Hyper-Scaling", 003, 3.2 and 3.3, and its published code). In each (layer, kv head), the eviction
+// Hyper-Scaling", 3.2 and 3.3, and its published code). In each (layer, kv head), the eviction
 // logit alpha that the model computes for token t + shift decides on the row of token t, so
 //   s_t = -alpha_{t + shift}
 // A score below 0 marks the row; the score is 0 until token t + shift has been computed. The model
 // file gives the shift: 1 for the released models; 0 if a token decides on its own row; the
-// window's length if rows are evicted as soon as they are marked (003, 5.3). At layer and token
+// window's length if rows are evicted as soon as they are marked (5.3). At layer and token
 // granularity alpha is the mean over the group's (layer, kv head) pairs [ours: the source decides
 // per head].
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // Scores a row by its future, as a control that no policy can beat by knowing more: by the
 // attention that the row will receive in a full cache. At decode step t
 //   s_i = sum over the decode steps after t of the mean over layers and query heads of A[i]
-// which is the future part of the sum whose past part is the score of "attention" (000, Eq. 1). The
-// attention is that of the full cache, not of a cache without the evicted rows, so at small budgets
-// the oracle is no upper bound [ours]. Needs one position per row.
+// The scorer "attention" sums the same means over the steps up to t ("Not All Thoughts Need HBM",
+// Eq. 1). The attention is that of the full cache, not of a cache without the evicted rows, so at
+// small budgets the oracle is no upper bound [ours]. Needs one position per row.
 #include <algorithm>
 
 #include "ebb/policy.h"

@@ -1,10 +1,9 @@
-// Scores rows as RaaS does (Hu et al., 2025), as "EpiKV" (002) and "LazyEviction" (004) describe
-// it; no code was found, and the original works by page. Per token and layer, in decode steps t =
-// 1, 2, ...:
+// Scores rows as RaaS does (Hu et al., 2025), as "EpiKV" and "LazyEviction" describe it; no code
+// was found, and the original works by page. Per token and layer, in decode steps t = 1, 2, ...:
 //   TS_i = t when the attention of the step, mean over the query heads [ours], is at least alpha
 // A generated row starts with TS = t, a given row with 0; rows with the oldest timestamp are
-// evicted first. alpha is 1e-4 unless given: 004 (App. C) has 5e-4 for R1-Llama-8B and 1e-4 for its
-// other models.
+// evicted first. alpha is 1e-4 unless given: "LazyEviction" (App. C) has 5e-4 for R1-Llama-8B and
+// 1e-4 for its other models.
 #include <fmt/format.h>
 
 #include <algorithm>

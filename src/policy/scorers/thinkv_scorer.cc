@@ -2,7 +2,8 @@
 // and by its hybrid. No code was found for either; segments.h describes how thoughts are cut and
 // typed. tau is 128. A reasoning segment keeps 64 rows, an execution segment 32, a transition
 // segment 8, so that fewer rows than the budget may be left.
-//   thinkv       of a segment the rows with the most cumulative attention (000, Eq. 1) stay [ours]
+//   thinkv       the rows of a segment with the most cumulative attention ("Not All Thoughts Need
+//                HBM", Eq. 1) stay [ours]
 //   segment_hs   those with the highest z_10 - z_21 of epikv stay ("+ HS rank"; which rank it is
 //                and how they are combined is ours)
 // Density is the entropy of the attention over the log of the rows, mean over layers and query

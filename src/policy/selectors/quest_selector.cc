@@ -1,6 +1,6 @@
-// Selects pages as Quest does (Tang et al., 2024, as in its published code; 003, App. F.1): in each
-// decode step, each query head reads the pages whose keys could give it the highest logit. For a
-// page of 16 rows
+// Selects pages as Quest does (Tang et al., 2024, as in its published code, and "Inference-Time
+// Hyper-Scaling", App. F.1): in each decode step, each query head reads the pages whose keys could
+// give it the highest logit. For a page of 16 rows
 //   bound = sum over channels of max(q_c kmin_c, q_c kmax_c)
 // with the lowest and highest key per channel, after RoPE; the top max(3, budget / 16) pages are
 // read. Layers 0 and 1 are read in full, prefill is dense, and no memory is freed. A kv head reads
@@ -10,8 +10,8 @@
 // token's key is not known when rows are chosen. (The published evaluation ranks it like any other
 // page; the minimum of three pages is from there.) [ours: lowest and highest keys are stored in
 // f16, the published models' type. Without a budget it is 1,024 rows, the code's; a percentage is
-// of the rows so far. page=N is the page size; 003 takes max(16, 2 CR). When a page loses rows, its
-// bounds stay as they are, and so remain bounds.]
+// of the rows so far. page=N is the page size; "Inference-Time Hyper-Scaling" takes max(16, 2 CR).
+// When a page loses rows, its bounds stay as they are, and so remain bounds.]
 #include <fmt/format.h>
 
 #include <algorithm>

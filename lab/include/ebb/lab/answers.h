@@ -2,16 +2,16 @@
 //
 // The text after the last "</think>" is searched, or the whole text if nothing follows that tag.
 // Rules are tried in the order of ExtractionRule; within a rule the last place counts, since models
-// correct themselves. The cascade is that of 000, App. F: "####", "the answer is X", \boxed{X}, the
-// last standalone number. 002 uses the boxed answer alone; AnswerRules selects. A "####" line is an
-// answer if it is a value alone, or begins with one and is the end of the text; otherwise it is a
-// heading. For MATH only boxes are searched.
+// correct themselves. The cascade is that of "Not All Thoughts Need HBM", App. F: "####", "the
+// answer is X", \boxed{X}, the last standalone number. "EpiKV" uses the boxed answer alone;
+// AnswerRules selects. A "####" line is an answer if it is a value alone, or begins with one and is
+// the end of the text; otherwise it is a heading. For MATH only boxes are searched.
 //
 // Two numbers are the same if they have one value: 3/4, 0.75, \frac34, 75\%; "1,234" and "1234
-// dollars"; x = 9 * 2 = 18 and 18. They may differ by 1e-5 (000), relatively if the reference is
-// below 1; integers must be equal. A percentage may count as the number before the sign or as a
-// hundredth of it. Formulas of MATH are compared as texts here; ebb.judge() of the Python package
-// compares their values by math-verify.
+// dollars"; x = 9 * 2 = 18 and 18. They may differ by 1e-5 ("Not All Thoughts Need HBM"),
+// relatively if the reference is below 1; integers must be equal. A percentage may count as the
+// number before the sign or as a hundredth of it. Formulas of MATH are compared as texts here;
+// ebb.judge() of the Python package compares their values by math-verify.
 //
 // Any bytes are accepted: work is linear in the text, and answers of more than kMaxAnswerBytes are
 // compared as text.
@@ -44,9 +44,9 @@ enum class AnswerKind : uint8_t {
 
 // AnswerRules names which marks of an answer count.
 enum class AnswerRules : uint8_t {
-  kCascade,    // the first rule that finds an answer, as in 000
+  kCascade,    // the first rule that finds an answer, as in "Not All Thoughts Need HBM"
   kLastMark,   // of "####", a phrase and a box the one that stands last; without one, the cascade
-  kBoxedOnly,  // a box alone, as in 002
+  kBoxedOnly,  // a box alone, as in "EpiKV"
 };
 // Returns "cascade", "last" or "boxed".
 [[nodiscard]] std::string_view AnswerRulesName(AnswerRules rules);

@@ -90,8 +90,8 @@ struct PromptPreset {
     return prompts[static_cast<size_t>(format)];
   }
 };
-// Returns all presets: "plain", "hierarchy" (000), "epikv" (002), "dms" (003), "lazy_eviction"
-// (004).
+// Returns all presets: "plain", and for each of four papers its own: "hierarchy" ("Not All Thoughts
+// Need HBM"), "epikv", "dms" ("Inference-Time Hyper-Scaling"), "lazy_eviction".
 [[nodiscard]] std::span<const PromptPreset> PromptPresets();
 // Returns the preset with this name, which lives as long as the program. An error's message lists
 // the names.
