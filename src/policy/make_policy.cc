@@ -46,8 +46,8 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
   return InvalidArgument(fmt::format("unknown {} \"{}\"; valid: {}", what, name, Join(names)));
 }
 
-// ResolvedPolicy holds a policy's row of the table, and the parameters that the user gave its
-// scorer.
+// ResolvedPolicy holds a policy's row of PolicyRegistry::Tables, and the parameters that the user
+// gave its scorer.
 struct ResolvedPolicy {
   PolicyRow row;
   PlacementFactory retention = nullptr;  // makes the placement that evicts; null: nothing evicts
@@ -209,7 +209,8 @@ bool HasAmount(const PolicyRow& row, const PolicySpec& spec) {
   });
 }
 
-// Makes the placement that evicts the share of the tiers and moves no other row.
+// Makes the placement that evicts the share TierShares::evict_share of the rows, and demotes and
+// promotes no row.
 Result<std::unique_ptr<Placement>> MakeShareRetention(const PlacementOptions& options) {
   PlacementOptions evicting = options;
   const TierShares& shares = options.tiers.shares;
@@ -320,8 +321,8 @@ Status CheckSelection(const PolicySpec& spec) {
   return OkStatus();
 }
 
-// Finds the policy's row of the table. If rows are to be ranked for tiers and the policy keeps
-// every row, another one ranks them.
+// Finds the row of `tables` that describes the policy `base`. If the tiers need ranked rows and
+// `base` keeps every row, returns the row of another policy, which ranks them.
 Result<PolicyRow> FindPolicy(const PolicyRegistry::Tables& tables, const PolicySpec& spec,
                              std::string_view base) {
   EBB_ASSIGN_OR_RETURN(const PolicyRow* found, FindBase(tables, base));

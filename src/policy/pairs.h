@@ -47,7 +47,7 @@ struct Pair {
 
 // Returns the pairs that are refused.
 [[nodiscard]] std::span<const Pair> RefusedPairs();
-// Returns the pair of the table that names both choices; null: they can be combined.
+// Returns the refused pair that `a` and `b` form; null: they can be combined.
 [[nodiscard]] const Pair* FindPair(Choice a, Choice b);
 
 // MadeChoice is a choice that a user made.

@@ -32,7 +32,7 @@ struct KnownModel {
   std::span<const ModelPart> parts;  // in the order in which they are joined; never empty
 };
 
-// Returns the models of the table; the first one is the default model.
+// Returns the models that have a short name; the first one is the default model.
 [[nodiscard]] std::span<const KnownModel> KnownModels();
 // Returns the model of that name, or null.
 [[nodiscard]] const KnownModel* FindKnownModel(std::string_view name);

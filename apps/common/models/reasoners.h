@@ -29,7 +29,7 @@ struct Reasoner {
   int trained_context = 0;
 };
 
-// Returns the models of the table, smallest file first.
+// Returns the suggested reasoning models, smallest file first.
 [[nodiscard]] std::span<const Reasoner> Reasoners();
 // Returns the model of that name, or null.
 [[nodiscard]] const Reasoner* FindReasoner(std::string_view name);
@@ -38,8 +38,8 @@ struct Reasoner {
 // Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
 inline constexpr uint64_t kTypicalProgramBytes = uint64_t{72} << 20;
 
-// Returns the sizes that `ebb fit` counts with, from the table alone. The whole file counts as
-// weights.
+// Returns the sizes that `ebb fit` counts with, from the members of `reasoner` alone, without the
+// model's file. The whole file counts as weights.
 [[nodiscard]] FitModel FitModelFor(const Reasoner& reasoner);
 // Returns the bytes that the weights and a full cache of `context` tokens, 512 of them given, take.
 [[nodiscard]] uint64_t MemoryAt(const Reasoner& reasoner, int context);

@@ -8,7 +8,7 @@
 namespace ebb::cli {
 
 // Prints for each model that `ebb pull --list` names whether it fits, and with which tiers. Sizes
-// are those of the file if it is on this machine, else those of the table of reasoners. Sends no
+// are those of the file if it is on this machine, else those that Reasoners() lists. Sends no
 // request.
 [[nodiscard]] Status RunFitList(const CliOptions& options);
 

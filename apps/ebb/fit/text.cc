@@ -118,8 +118,9 @@ std::string ColumnsText(const FitQuestion& question, const Machine& machine, int
   return text;
 }
 
-// Returns the setting to run: the given tiers, the gentlest, or the one that leaves the longest
-// context; null if nothing fits.
+// Returns the row that the printed command runs: that of the given tiers if they fit; without given
+// tiers, if no setting fits the requested context, the row that fits the longest context. Null: no
+// such row exists, or the gentlest setting fits, which the caller prints instead.
 const FitRow* ChosenRow(const std::vector<FitRow>& rows, const Result<FitSetting>& gentlest) {
   const auto row = std::ranges::max_element(rows, {}, &FitRow::largest_context);
   const bool asked = rows.front().setting.name == "as asked for";

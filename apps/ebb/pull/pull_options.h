@@ -13,8 +13,7 @@ namespace ebb::cli {
 
 struct OptionRow;
 
-// NamedModel is a model that the command line names: one of the table KnownModels(), or one on a
-// server.
+// NamedModel is a model that the command line names: one of KnownModels(), or one on a server.
 struct NamedModel {
   const KnownModel* known = nullptr;  // null: `remote`
   std::optional<ModelName> remote = {};

@@ -24,8 +24,8 @@ void SetIntegers(ggml_tensor* tensor, std::span<const int32_t> values) {
               ggml_nbytes(tensor) - values.size_bytes());
 }
 
-// Returns the input that selects recurrent states, also of a model with attention; null: it is
-// another input.
+// Returns the part of a hybrid model's input (attention and recurrent state) that selects the cells
+// of the recurrent states; null if `input` is of another kind.
 llm_graph_input_rs* StatesOf(llm_graph_input_i* input) {
   if (auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid*>(input)) return hybrid->get_recr();
   if (auto* hybrid = dynamic_cast<llm_graph_input_mem_hybrid_k*>(input)) return hybrid->get_recr();

@@ -28,7 +28,8 @@ class ThreadSets {
     uint32_t calls = 0;  // a stored list: where this call returns to, with the calls around it
     auto operator<=>(const Thread&) const = default;
   };
-  // Set is the number of a stored list of threads. Equal sets have the same number.
+  // Set identifies a stored set of grammar threads by its number. Equal sets have the same number,
+  // so comparing two numbers compares the sets.
   using Set = uint32_t;
   static constexpr Set kDead = 0;
 

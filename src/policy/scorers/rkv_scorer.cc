@@ -228,10 +228,11 @@ class RkvScorer final : public ColumnScorer {
   GroupNumbers<float> searched_{this};  // the newest row of the last search
   StoredKeys keys_;                     // of each stream
   std::vector<uint8_t> stale_;          // [num_groups]: scores are of an earlier step
-  // Holds the queries of the last step, by layer: [num_shown, query heads, head_dim].
+  // Refers to StepSignals::recent_queries of the last step, by layer: [num_shown_, query heads,
+  // head_dim], oldest first. Scores are computed from the last num_queries_ of the num_shown_.
   std::vector<std::span<const float>> queries_;
   size_t num_shown_ = 0;
-  size_t num_queries_ = 0;  // the last of them
+  size_t num_queries_ = 0;
   std::vector<float> logits_, row_, attention_, redundancy_;
   std::vector<int64_t> key_sum_;
 };

@@ -20,8 +20,11 @@ class ChatMessages {
   void AddSystem(const std::string& text);
   void AddUser(std::string text);
   void AddToolAnswer(std::string call_id, std::string text);
-  // Adds a thought to the assistant's message. A thought, or a second text, begins a new message.
+  // Appends a thought to the assistant's message. If that message has a text or a call already, the
+  // thought begins a new message.
   void AddThought(const std::string& text);
+  // Sets the text of the assistant's message. If that message has a text or a call already, the
+  // text begins a new message.
   void AddText(std::string text);
   // Adds a call. `arguments`: as the client sent them; see ArgumentsText().
   void AddCall(std::string call_id, std::string name, const Json& arguments);
