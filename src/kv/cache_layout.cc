@@ -2,8 +2,8 @@
 
 namespace ebb {
 
-// Ignores sliding windows if a group has several layers, since rows would have to be removed layer
-// by layer.
+// Sets the sliding window of each group: that of its layer, or none if a group has several layers,
+// since rows would have to be removed layer by layer.
 CacheLayout::CacheLayout(const ModelShape& shape, Granularity granularity, const PageFormat& full,
                          const CompressedFormat& compressed, size_t compressed_page_bytes)
     : AttentionLayout(shape, granularity),

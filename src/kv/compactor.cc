@@ -19,8 +19,9 @@ bool HasPagesToSpare(const TokenTable& table, Tier tier) {
 
 }  // namespace
 
-// Includes T1 only if all rows that were moved there have been written. A write that failed after
-// T1's tables changed again would break the sequence; a write that fails before that does no harm.
+// Returns T0, and T1 if it has pages to spare, its buffers have room, and all rows that were moved
+// there have been written. A write that failed after T1's tables changed again would break the
+// sequence; a write that fails before that does no harm.
 std::span<const Tier> Compactor::TiersToCompact() const {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
   const auto spares = [](const auto& table) { return HasPagesToSpare(table->full, Tier::kT1); };

@@ -20,7 +20,7 @@ class Compactor {
             CacheHealth* health)
       : layout_(layout), stores_(stores), tables_(tables), pages_(pages), health_(health) {}
 
-  // Compacts all tables; see SequenceCache::Compact(). REQUIRES: the cache is sound, and
+  // Compacts all tables; see SequenceCache::Compact(). REQUIRES: CacheHealth::Check() is OK, and
   // PageMap::FindAddresses() was called.
   size_t Compact(size_t max_bytes);
 

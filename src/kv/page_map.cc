@@ -54,7 +54,7 @@ Status ReservedPages::Reserve(const PageCounts& counts) {
   return OkStatus();
 }
 
-// Reserves pages by one number, because pages of T0 belong to no layer.
+// Reserves `num_pages` pages of T0, which belong to no layer, so that one number suffices.
 Status ReservedPages::ReserveT0(size_t num_pages) { return tiers_[0]->Reserve({&num_pages, 1}); }
 
 void ReservedPages::Take(int stream, Tier tier, size_t page) {

@@ -28,7 +28,7 @@ class RowMover {
   RowMover(const CacheLayout& layout, const RowStores& stores, const AttentionKernel* kernel,
            Device* device, GroupTables* tables, PageMap* pages, CacheHealth* health);
 
-  // Moves rows; see SequenceCache::Move(). REQUIRES: the cache is sound.
+  // Moves rows between tiers; see SequenceCache::Move(). REQUIRES: CacheHealth::Check() is OK.
   Status Move(std::span<const GroupMoves> wanted);
   // Waits for the writes of earlier moves, and adds the time to the accounting of moves.
   Status FinishWrites();

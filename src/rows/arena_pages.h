@@ -56,8 +56,8 @@ class InArena : public Base {
     return device_->CopyRows(parts);
   }
 
-  // Sets the floor of the sequence to the pages that `num_bytes` bytes need. Errors: those of
-  // Arena::SetFloor().
+  // Keeps enough pages of the arena's cap for `num_bytes` bytes of this sequence, so that no other
+  // holder can take them. Errors: those of Arena::SetFloor().
   Status SetFloor(uint64_t num_bytes) {
     const size_t page_bytes = arena_->page_bytes();
     return arena_->SetFloor(&holder_, num_bytes / page_bytes + (num_bytes % page_bytes > 0));

@@ -41,8 +41,8 @@ size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
   return num_rows;
 }
 
-// Returns whether a prompt changes scores that the policy uses, so that a sequence which takes over
-// rows of a prompt could not have them.
+// Returns whether reading a prompt changes scores that the policy uses. A sequence that takes over
+// a prompt's rows instead of reading the prompt would lack such scores, so it must not share rows.
 bool LearnsFromPrompts(const Policy& policy) {
   return StepSettler::UsesScores(policy) && !policy.scorer->IgnoresPrompts();
 }

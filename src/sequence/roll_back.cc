@@ -67,8 +67,8 @@ void WindowCheckpoints::FindGone(std::span<const Position> positions, int window
   add_up_to(end);
 }
 
-// The surviving rows form runs. Each run ends at a checkpoint or at `next`. The result is the
-// largest position whose window lies within one run.
+// Returns the largest position up to `end` whose window lies within one run of surviving rows. Each
+// run ends at a checkpoint or at `next`.
 Position WindowCheckpoints::NearestInWindow(Position end, Position next, int window) const {
   if (window == 1) return end;  // a token sees its own row alone
   Position nearest = 0, run_begin = 0, run_end = 0;
@@ -122,8 +122,8 @@ Position RollBack::NearestUpTo(Position end, Position next) const {
   }
 }
 
-// After a roll-back to `end`, queries would see rows again that left their window before `next`;
-// they must still be there.
+// Checks that the cache still has the rows that left the sliding window before `next` and that
+// queries would see again after a roll-back to `end`, and that the recurrent state at `end` exists.
 Status RollBack::Check(Position end, Position next) const {
   if (const Position nearest = state_.NearestUpTo(end); nearest != end) {
     return Unsupported(

@@ -134,8 +134,8 @@ bool Sequence::RotatesKeys() const { return ebb::RotatesKeys(options_.past_conte
 
 Status Sequence::CheckBelowT0() const { return ebb::CheckBelowT0(options_.past_context, policy_); }
 
-// Also rotates the new rows, which are not written yet: that does no harm and keeps the order
-// simple.
+// Re-rotates keys if the context has no free positions left. This includes the new rows, which are
+// not written yet: rotating them does no harm and keeps the order of calls simple.
 Status Sequence::MakePlaces(size_t num_tokens) {
   if (HasRoom(num_tokens)) return OkStatus();
   return RotateKeys(static_cast<Position>(cache_.tables().max_rows()), num_tokens);
@@ -341,8 +341,9 @@ void Sequence::Describe(SequenceStep* step) {
   step->has_expiring_rows = settler_.HasExpiringRows();
 }
 
-// Breaks the sequence if memory runs out: a policy that stopped half-way may know other rows than
-// the cache has.
+// Lets the policy decide after a step, and returns the number of evicted rows. Running out of
+// memory breaks the sequence, because a policy that stopped half-way may know other rows than the
+// cache has.
 Result<int64_t> Sequence::Decide(StepKind kind, int new_tokens, Decides decides) {
   try {
     Result<int64_t> evicted = settler_.EndStep(MakePlacementInput(kind, new_tokens), decides);

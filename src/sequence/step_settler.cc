@@ -82,7 +82,7 @@ bool StepSettler::UsesScores(const Policy& policy) {
   return policy.placement != nullptr && policy.placement->NeedsScores();
 }
 
-// Omits the scorer's signals if no placement reads its scores.
+// Returns the signals that the scorer, if a placement reads its scores, and the selector need.
 SignalNeeds StepSettler::Needs(const Policy& policy) {
   SignalNeeds needs;
   if (UsesScores(policy)) needs = policy.scorer->Needs();
@@ -491,8 +491,9 @@ void StepSettler::Retain(int group, std::span<const uint32_t> kept) {
   if (policy_->selector != nullptr) policy_->selector->Retain(group, kept);
 }
 
-// Waits until as many rows as a page holds were removed; otherwise a policy that drops one row per
-// step would free and allocate a page at each step.
+// Compacts the cache and the stores once as many rows as a page holds were removed since the last
+// compaction. Without this threshold, a policy that evicts one row per step would free and allocate
+// a page at each step.
 void StepSettler::Compact(StepKind kind, size_t gone_per_group) {
   rows_removed_since_compaction_ += gone_per_group;
   if (rows_removed_since_compaction_ < kRowsPerPage) return;

@@ -416,7 +416,8 @@ void AttentionOp::ReadSelected(const Layer& layer) const {
   }
 }
 
-// Takes no sample if the selector left no row out, as in short sequences.
+// Returns the audit's sample if it is of this layer, and if the selector left out rows of its kv
+// head; in short sequences the selector leaves none out.
 std::optional<MassAudit::Sample> AttentionOp::SampleOf(const Layer& layer,
                                                        const SequenceStep& sequence) const {
   const auto sample = sequence.audit->At(sequence.first);

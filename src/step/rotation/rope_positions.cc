@@ -35,8 +35,9 @@ void RopePositions::MarkRotated(const SequenceCache& cache, int group, Position 
   for (const Position position : positions) placed_[group].push_back({position, place++});
 }
 
-// Re-rotated rows lie closer together than their positions, so that the remaining rows may end
-// after end - offset_.
+// Forgets the RoPE positions of rows that the cache no longer has, and recomputes offset_ from the
+// remaining rows: re-rotated rows lie closer together than their positions in the text, so the
+// remaining rows may end after end - offset_.
 void RopePositions::TruncateTo(const SequenceCache& cache, Position end) {
   if (placed_.empty()) return;
   Position next_place = 0;

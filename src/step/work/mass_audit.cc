@@ -14,7 +14,8 @@ constexpr Position kInterval = 17;
 
 MassAudit::MassAudit(const ModelShape& shape) : shape_(shape), key_(shape.head_dim) {}
 
-// Any number of multiples of the golden ratio modulo 1 is spread evenly.
+// Chooses the head by multiples of the golden ratio modulo 1, which are spread evenly, however many
+// there are.
 std::optional<MassAudit::Sample> MassAudit::At(Position position) const {
   if (position % kInterval != 0) return std::nullopt;
   constexpr double kGoldenRatio = 0.6180339887498949;

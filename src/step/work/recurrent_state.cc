@@ -41,8 +41,9 @@ const std::byte* RecurrentState::At(Position position) const {
   return found == checkpoints_.end() ? nullptr : found->bytes->get();
 }
 
-// The new copy overwrites the checkpoint that is dropped, unless other sequences share that one; so
-// there are never more than `most_` copies. All memory is allocated before anything changes.
+// Copies the state into a checkpoint at position_. The copy overwrites the checkpoint that is
+// dropped, unless other sequences share that one; so there are never more than `most_` copies. All
+// memory is allocated before anything changes.
 void RecurrentState::Keep(bool replaces) try {
   if (!exists() || state_ == nullptr || position_ <= 0) return;
   const size_t num_kept = checkpoints_.size();
