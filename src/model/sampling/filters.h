@@ -23,7 +23,8 @@ struct LlamaSamplerDeleter {
 };
 using LlamaSamplerPtr = std::unique_ptr<llama_sampler, LlamaSamplerDeleter>;
 
-// Filters holds the samplers of one sequence, and their state of its text. Thread safety: none.
+// Filters holds the samplers of one sequence and the state that they keep: the text that penalties
+// and DRY look at, and mirostat's mu. Thread safety: none.
 class Filters {
  public:
   // `context` is the number of tokens that DRY searches if the options contain -1.

@@ -79,7 +79,8 @@ bool ThreadSets::MayEnd(Set set) const {
 
 ThreadSets::Set ThreadSets::Start() { return Closed({{program_->root, kOutermost}}); }
 
-// Relies on the order of SortSet(): ends, characters, and the rest.
+// Returns the threads from the first one on that accepts `character` or a later character;
+// SortSet() has put ends first, then characters in their order, then the rest.
 std::span<const ThreadSets::Thread> ThreadSets::ThreadsFrom(Set set, int64_t character) const {
   const auto all = threads(set);
   const auto place = [&](const Thread& thread) {

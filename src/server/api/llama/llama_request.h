@@ -1,5 +1,6 @@
-// Reads requests of llama-server's API, POST /completion and POST /infill. Fields that OpenAI's
-// completions share are read as theirs. llama_exchange.h writes the answers.
+// Reads requests of llama-server's API, POST /completion and POST /infill. RequestReader reads the
+// fields that this API shares with OpenAI's completions, as it does for those. llama_exchange.h
+// writes the answers.
 #ifndef EBB_SERVER_API_LLAMA_LLAMA_REQUEST_H_
 #define EBB_SERVER_API_LLAMA_LLAMA_REQUEST_H_
 

@@ -1,5 +1,5 @@
-// Reads requests of Anthropic's /v1/messages. Fields that chats share, and those of ebb, are read
-// as a chat's.
+// Reads requests of Anthropic's /v1/messages. RequestReader reads the fields that this API shares
+// with /v1/chat/completions, and ebb's own fields, as it does for that API.
 #ifndef EBB_SERVER_API_MESSAGES_MESSAGES_REQUEST_H_
 #define EBB_SERVER_API_MESSAGES_MESSAGES_REQUEST_H_
 

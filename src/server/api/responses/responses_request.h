@@ -1,5 +1,5 @@
-// Reads requests for OpenAI's /v1/responses. Fields that chats share, and those of ebb, are read as
-// a chat's.
+// Reads requests of OpenAI's /v1/responses. RequestReader reads the fields that this API shares
+// with /v1/chat/completions, and ebb's own fields, as it does for that API.
 #ifndef EBB_SERVER_API_RESPONSES_RESPONSES_REQUEST_H_
 #define EBB_SERVER_API_RESPONSES_RESPONSES_REQUEST_H_
 
