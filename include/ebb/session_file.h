@@ -24,7 +24,7 @@ namespace [[gnu::visibility("default")]] ebb {
 
 // kSessionFileVersion is the version of the file format. ResumeSession() refuses files of other
 // versions.
-inline constexpr uint32_t kSessionFileVersion = 15;
+inline constexpr uint32_t kSessionFileVersion = 16;
 
 // Durability selects whether a file survives a power cut once SaveSession() has returned. kUnsynced
 // is faster, for files that are of no use once the process has ended.

@@ -24,7 +24,7 @@ bool HasPagesToSpare(const TokenTable& table, Tier tier) {
 // sequence; a write that fails before that does no harm.
 std::span<const Tier> Compactor::TiersToCompact() const {
   static constexpr std::array<Tier, 2> kBoth = {Tier::kT0, Tier::kT1};
-  const auto spares = [](const auto& table) { return HasPagesToSpare(table->full, Tier::kT1); };
+  const auto spares = [](const auto& table) { return HasPagesToSpare(table->rows, Tier::kT1); };
   if (stores_.t1 == nullptr || !std::ranges::any_of(tables_->all(), spares)) {
     return std::span(kBoth).first(1);
   }
@@ -39,8 +39,9 @@ void Compactor::Plan(GroupTable* table, Tier tier, size_t max_bytes, size_t* num
   const size_t bytes_per_move = layout_.RowBytes() * layout_.NumStreamsOf(table->groups);
   const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
   TableMoves plan = {.table = table, .moves = {}, .freed = {}};
-  table->full.Compact(tier, left / bytes_per_move, &plan.moves, &plan.freed);
+  table->rows.Compact(tier, left / bytes_per_move, &plan.moves, &plan.freed);
   if (plan.freed.empty()) return;
+  table->ListFormats();
   *num_bytes += plan.moves.size() * bytes_per_move;
   plans->push_back(std::move(plan));
 }
@@ -70,13 +71,14 @@ Status Compactor::CarryOut(std::span<const TableMoves> plans, Tier tier) {
 }
 
 void Compactor::CompactCompressed(GroupTable* table, size_t max_bytes, size_t* num_bytes) {
-  if (table->compressed.num_rows() == 0) return;
+  if (!table->HasCompressed()) return;
   const size_t stride = layout_.compressed_format().RowStride();
   const size_t bytes_per_move = stride * layout_.NumStreamsOf(table->groups);
   const size_t left = max_bytes - std::min(max_bytes, *num_bytes);
   std::vector<SlotMove> moves;
   std::vector<TablePage> freed;
-  table->compressed.Compact(Tier::kT0, left / bytes_per_move, &moves, &freed);
+  table->rows.Compact(Tier::kT2, left / bytes_per_move, &moves, &freed);
+  table->ListFormats();
   // Rows move into free slots, which no other row leaves, so the order of copies does not matter.
   const bool is_on_device = stores_.t2->IsOnDevice();
   std::vector<const std::byte*> from;
@@ -101,7 +103,7 @@ void Compactor::CompactCompressed(GroupTable* table, size_t max_bytes, size_t* n
     if (status.ok()) status = stores_.t2->Write(to, records.data());
     (void)health_->Record(status);
   }
-  ReleasedPages(pages_).ReleaseCompressed(*table, freed);
+  ReleasedPages(pages_).Release(*table, freed);
   *num_bytes += moves.size() * bytes_per_move;
 }
 

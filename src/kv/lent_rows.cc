@@ -2,25 +2,27 @@
 
 namespace ebb {
 
-void LentRows::Find(const TokenTable& own, const TokenTable* lender) {
+void LentRows::Find(const GroupTable& own_table, const GroupTable* lender_table) {
   num_pages_ = 0;
-  if (lender == nullptr || own.num_rows(Tier::kT1) == 0) return;
-  const auto positions = own.positions();
-  const auto slots = own.slots();
+  const TokenTable& own = own_table.rows;
+  if (lender_table == nullptr || own.num_rows(Tier::kT1) == 0) return;
+  const TokenTable& lender = lender_table->rows;
+  const auto positions = own_table.FullPositions();
+  const auto slots = own_table.FullSlots();
   const auto page_end = static_cast<uint32_t>(own.page_end());
   slots_.assign(slots.begin(), slots.end());
   lent_.assign(page_end, 0);
   for (size_t page = 0; page < page_end; ++page) {
-    if (own.HasPage(page) && own.TierOf(page) == Tier::kT1) lent_[page] = ~own.UsedRows(page);
+    if (own.HasPage(page, Tier::kT1)) lent_[page] = ~own.UsedRows(page);
   }
   size_t i = 0;
-  for (size_t j = 0; j < lender->num_rows(); ++j) {
-    while (i < positions.size() && positions[i] < lender->positions()[j]) ++i;
+  for (size_t j = 0; j < lender.num_rows(); ++j) {
+    while (i < positions.size() && positions[i] < lender.positions()[j]) ++i;
     if (i == positions.size()) break;
     const uint32_t page = slots[i].page();
-    const Slot from = lender->slots()[j];
-    if (positions[i] != lender->positions()[j] || own.TierOf(page) != Tier::kT1 ||
-        lender->TierOf(from.page()) != Tier::kT0) {
+    const Slot from = lender.slots()[j];
+    if (positions[i] != lender.positions()[j] || own.TierOf(page) != Tier::kT1 ||
+        lender.TierOf(from.page()) != Tier::kT0) {
       continue;
     }
     slots_[i] = Slot(page_end + from.page(), from.row());

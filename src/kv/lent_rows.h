@@ -9,20 +9,21 @@
 #include <span>
 #include <vector>
 
-#include "src/kv/tables/token_table.h"
+#include "src/kv/tables/group_table.h"
 
 namespace ebb {
 
 class LentRows {
  public:
-  // Finds the lent rows again; without a `lender` (null) there are none.
-  void Find(const TokenTable& own, const TokenTable* lender);
+  // Finds the lent rows again; without a lender (null) there are none. REQUIRES: the lender has no
+  // rows in T2.
+  void Find(const GroupTable& own_table, const GroupTable* lender_table);
   [[nodiscard]] bool empty() const { return num_pages_ == 0; }
   // Returns how many T1 pages of `own` need not be staged.
   [[nodiscard]] size_t num_pages() const { return num_pages_; }
   [[nodiscard]] bool HasPage(size_t page) const { return !empty() && lent_[page] == kWhole; }
-  // Returns the slots of all rows of `own`. Slots of lent rows refer to the lender's pages, which
-  // are numbered after all pages of `own`.
+  // Returns the slots of the full rows of `own`. Slots of lent rows refer to the lender's pages,
+  // which are numbered after all pages of `own`.
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] size_t table_bytes() const;
 

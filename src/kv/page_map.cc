@@ -15,11 +15,6 @@ void GrowList(std::vector<T>* list, size_t size) {
   if (size > list->size()) list->resize(std::max(size, 2 * list->size()));
 }
 
-// Returns the most pages that can lose their last row if these rows are removed.
-size_t MostPages(const TokenTable& table, std::span<const uint32_t> rows) {
-  return std::min(rows.size(), table.num_pages());
-}
-
 template <typename T>
 size_t BytesOf(const std::vector<T>& array) {
   return array.capacity() * sizeof(T);
@@ -41,13 +36,13 @@ void PageCounts::Add(const CacheLayout& layout, const GroupTable& table, Tier ti
 }
 
 ReservedPages::ReservedPages(PageMap* map) : map_(map) {
-  for (const Tier tier : kTiersWithPages) {
+  for (const Tier tier : TokenTable::kTiers) {
     if (TierPages* pages = map->PagesOf(tier)) tiers_[static_cast<size_t>(tier)].emplace(pages);
   }
 }
 
 Status ReservedPages::Reserve(const PageCounts& counts) {
-  for (const Tier tier : kTiersWithPages) {
+  for (const Tier tier : TokenTable::kTiers) {
     auto& of_tier = tiers_[static_cast<size_t>(tier)];
     if (of_tier.has_value()) EBB_RETURN_IF_ERROR(of_tier->Reserve(counts.OfTier(tier)));
   }
@@ -60,13 +55,7 @@ Status ReservedPages::ReserveT0(size_t num_pages) { return tiers_[0]->Reserve({&
 void ReservedPages::Take(int stream, Tier tier, size_t page) {
   PageReservation& of_tier = *tiers_[static_cast<size_t>(tier)];
   Stream& to = map_->streams_[stream];
-  const PageRef ref(tier, of_tier.Take(map_->layout_.LayerOf(stream)));
-  if (tier == Tier::kT2) {
-    to.compressed_refs[page] = ref;
-    to.compressed_pages[page] = map_->stores_.t2->Address(ref.id());
-    return;
-  }
-  to.refs[page] = ref;
+  to.refs[page] = PageRef(tier, of_tier.Take(map_->layout_.LayerOf(stream)));
   map_->SetAddress(&to, page);
 }
 
@@ -80,15 +69,6 @@ void ReservedPages::Take(const GroupTable& table, std::span<const TablePage> add
   }
 }
 
-void ReservedPages::TakeCompressed(const GroupTable& table, std::span<const TablePage> added) {
-  for (const int group : table.groups) {
-    for (Stream& stream : map_->MutableStreamsOf(group)) {
-      map_->Grow(table, 0, &stream);
-      for (const TablePage& page : added) Take(map_->IndexOf(stream), Tier::kT2, page.index);
-    }
-  }
-}
-
 void ReservedPages::End() {
   for (auto& of_tier : tiers_) {
     if (of_tier.has_value()) of_tier->End();
@@ -96,7 +76,7 @@ void ReservedPages::End() {
 }
 
 ReleasedPages::ReleasedPages(PageMap* map, size_t num_in_t1) : map_(map) {
-  for (const Tier tier : kTiersWithPages) {
+  for (const Tier tier : TokenTable::kTiers) {
     if (TierPages* pages = map->PagesOf(tier)) {
       tiers_[static_cast<size_t>(tier)].emplace(pages, tier == Tier::kT1 ? num_in_t1 : 0);
     }
@@ -114,11 +94,6 @@ void ReleasedPages::ReleaseOf(Stream* stream, size_t page) {
   Release(ref);
 }
 
-void ReleasedPages::ReleaseCompressedOf(Stream* stream, size_t page) {
-  tiers_[2]->Release(std::exchange(stream->compressed_refs[page], PageRef()));
-  stream->compressed_pages[page] = nullptr;
-}
-
 void ReleasedPages::Release(const GroupTable& table, std::span<const TablePage> freed) {
   if (freed.empty()) return;
   const auto in_t1 = [](const TablePage& page) { return page.tier == Tier::kT1; };
@@ -126,15 +101,6 @@ void ReleasedPages::Release(const GroupTable& table, std::span<const TablePage> 
   for (const int group : table.groups) {
     for (Stream& stream : map_->MutableStreamsOf(group)) {
       for (const TablePage& page : freed) ReleaseOf(&stream, page.index);
-    }
-  }
-}
-
-void ReleasedPages::ReleaseCompressed(const GroupTable& table, std::span<const TablePage> freed) {
-  if (freed.empty()) return;
-  for (const int group : table.groups) {
-    for (Stream& stream : map_->MutableStreamsOf(group)) {
-      for (const TablePage& page : freed) ReleaseCompressedOf(&stream, page.index);
     }
   }
 }
@@ -147,9 +113,6 @@ void ReleasedPages::ReleaseAll(int index) {
   Stream& stream = map_->streams_[index];
   for (size_t page = 0; page < stream.refs.size(); ++page) {
     if (!stream.refs[page].empty()) ReleaseOf(&stream, page);
-  }
-  for (size_t page = 0; page < stream.compressed_refs.size(); ++page) {
-    if (!stream.compressed_refs[page].empty()) ReleaseCompressedOf(&stream, page);
   }
 }
 
@@ -178,7 +141,7 @@ std::array<uint64_t, 3> PageMap::Generations() const {
 
 void PageMap::SetAddress(Stream* stream, size_t page) const {
   const PageRef ref = stream->refs[page];
-  if (ref.tier() == Tier::kT0 || stage_ == nullptr) {
+  if (ref.tier() != Tier::kT1 || stage_ == nullptr) {
     stream->pages[page] = PagesOf(ref.tier())->Address(ref.id());
   } else if (stores_.t1->MayStay()) {
     stream->t1_pages[page] = stores_.t1->Address(ref.id());
@@ -190,20 +153,14 @@ void PageMap::FindAllAddresses() {
     for (size_t page = 0; page < stream.refs.size(); ++page) {
       if (!stream.refs[page].empty()) SetAddress(&stream, page);
     }
-    for (size_t page = 0; page < stream.compressed_refs.size(); ++page) {
-      const PageRef ref = stream.compressed_refs[page];
-      if (!ref.empty()) stream.compressed_pages[page] = stores_.t2->Address(ref.id());
-    }
   }
   generations_ = Generations();
 }
 
 void PageMap::Grow(const GroupTable& table, size_t new_pages, Stream* stream) const {
-  GrowList(&stream->refs, table.full.page_end() + new_pages);
+  GrowList(&stream->refs, table.rows.page_end() + new_pages);
   GrowList(&stream->pages, stream->refs.size());
   if (T1HasAddresses()) GrowList(&stream->t1_pages, stream->refs.size());
-  GrowList(&stream->compressed_refs, table.compressed.page_end());
-  GrowList(&stream->compressed_pages, stream->compressed_refs.size());
 }
 
 void PageMap::Grow(const GroupTable& table, size_t new_pages) {
@@ -212,42 +169,34 @@ void PageMap::Grow(const GroupTable& table, size_t new_pages) {
   }
 }
 
-void PageMap::RemoveRows(GroupTable* table, std::span<const uint32_t> full_rows,
-                         std::span<const uint32_t> compressed_rows) {
-  const size_t most_in_t1 = std::min(full_rows.size(), table->full.num_pages(Tier::kT1));
+void PageMap::RemoveRows(GroupTable* table, std::span<const uint32_t> rows) {
+  const size_t most_in_t1 = std::min(rows.size(), table->rows.num_pages(Tier::kT1));
   ReleasedPages released(this, most_in_t1 * layout_.NumStreamsOf(table->groups));
   freed_.clear();
-  freed_.reserve(
-      std::max(MostPages(table->full, full_rows), MostPages(table->compressed, compressed_rows)));
-  table->full.Remove(full_rows, &freed_);
+  freed_.reserve(std::min(rows.size(), table->rows.num_pages()));
+  table->rows.Remove(rows, &freed_);
   released.Release(*table, freed_);
-  freed_.clear();
-  table->compressed.Remove(compressed_rows, &freed_);
-  released.ReleaseCompressed(*table, freed_);
-  table->MergePositions();
+  table->ListFormats();
 }
 
 void PageMap::TruncateTo(Position end, std::span<const std::unique_ptr<GroupTable>> tables) {
   size_t most_in_t1 = 0;
   for (const auto& table : tables) {
-    const auto positions = table->AllPositions();
+    const auto positions = table->rows.positions();
     const size_t num_gone = positions.end() - std::ranges::lower_bound(positions, end);
-    freed_.reserve(std::min(num_gone, table->full.num_pages() + table->compressed.num_pages()));
+    freed_.reserve(std::min(num_gone, table->rows.num_pages()));
     most_in_t1 +=
-        std::min(num_gone, table->full.num_pages(Tier::kT1)) * layout_.NumStreamsOf(table->groups);
+        std::min(num_gone, table->rows.num_pages(Tier::kT1)) * layout_.NumStreamsOf(table->groups);
   }
   ReleasedPages released(this, most_in_t1);
   for (const auto& table : tables) {
-    const auto positions = table->AllPositions();
+    const auto positions = table->rows.positions();
     if (positions.empty() || positions.back() < end) continue;
     freed_.clear();
-    table->full.TruncateTo(end, &freed_);
+    table->rows.TruncateTo(end, &freed_);
     released.Release(*table, freed_);
-    freed_.clear();
-    table->compressed.TruncateTo(end, &freed_);
-    released.ReleaseCompressed(*table, freed_);
-    if (table->compressed.num_rows() == 0) ForgetKeyCentres(*table);
-    table->MergePositions();
+    if (!table->HasCompressed()) ForgetKeyCentres(*table);
+    table->ListFormats();
   }
 }
 
@@ -257,42 +206,31 @@ void PageMap::ForgetKeyCentres(const GroupTable& table) {
   }
 }
 
-PageId PageMap::IdOf(int stream, Tier tier, size_t page) const {
-  const Stream& of = streams_[stream];
-  return (tier == Tier::kT2 ? of.compressed_refs : of.refs)[page].id();
+uint32_t PageMap::NumHolders(int stream, size_t page) const {
+  const PageRef ref = streams_[stream].refs[page];
+  return PagesOf(ref.tier())->num_holders(ref.id());
 }
 
-uint32_t PageMap::NumHolders(int stream, Tier tier, size_t page) const {
-  return PagesOf(tier)->num_holders(IdOf(stream, tier, page));
-}
-
-bool PageMap::IsShared(const GroupTable& table, Tier tier, size_t page) const {
+bool PageMap::IsShared(const GroupTable& table, size_t page) const {
   return std::ranges::any_of(table.groups, [&](int group) {
     const int first = layout_.FirstStreamOf(group);
     for (int i = first; i < first + layout_.NumStreamsOf(group); ++i) {
-      if (NumHolders(i, tier, page) > 1) return true;
+      if (NumHolders(i, page) > 1) return true;
     }
     return false;
   });
 }
 
-void PageMap::Share(const PageMap& from, int index, Tier tier, size_t page) {
-  PagesOf(tier)->Share(from.IdOf(index, tier, page));
-  Stream& stream = streams_[index];
-  const Stream& other = from.streams_[index];
-  if (tier == Tier::kT2) {
-    stream.compressed_refs[page] = other.compressed_refs[page].OfAnother();
-    stream.compressed_pages[page] = other.compressed_pages[page];
-    return;
-  }
-  stream.refs[page] = other.refs[page].OfAnother();
-  SetAddress(&stream, page);
+void PageMap::Share(const PageMap& from, int index, size_t page) {
+  const PageRef ref = from.streams_[index].refs[page];
+  PagesOf(ref.tier())->Share(ref.id());
+  streams_[index].refs[page] = ref.OfAnother();
+  SetAddress(&streams_[index], page);
 }
 
 size_t PageMap::BytesFor(size_t num_streams, const TableSize& of_group, size_t centre_floats) {
   // Lists that grow page by page double, so they may have room for up to twice the pages.
-  const size_t of_lists =
-      std::bit_ceil(of_group.full_pages) + std::bit_ceil(of_group.compressed_pages);
+  const size_t of_lists = std::bit_ceil(of_group.full_pages + of_group.compressed_pages);
   return sizeof(PageMap) + num_streams * (sizeof(Stream) + centre_floats * sizeof(float) +
                                           of_lists * (sizeof(PageRef) + sizeof(std::byte*)));
 }
@@ -301,17 +239,16 @@ size_t PageMap::table_bytes() const {
   size_t bytes = sizeof(PageMap) + BytesOf(streams_) + BytesOf(freed_);
   for (const Stream& stream : streams_) {
     bytes += BytesOf(stream.refs) + BytesOf(stream.pages) + BytesOf(stream.t1_pages) +
-             BytesOf(stream.compressed_refs) + BytesOf(stream.compressed_pages) +
              BytesOf(stream.key_centre);
   }
   return bytes;
 }
 
-Status PageMap::CheckFull(const GroupTable& table, const Stream& stream) const {
+Status PageMap::CheckPages(const GroupTable& table, const Stream& stream) const {
   for (size_t page = 0; page < stream.refs.size(); ++page) {
     const PageRef ref = stream.refs[page];
-    const bool present = table.full.HasPage(page);
-    if (ref.empty() == present || (present && ref.tier() != table.full.TierOf(page))) {
+    const bool present = table.rows.HasPage(page);
+    if (ref.empty() == present || (present && ref.tier() != table.rows.TierOf(page))) {
       return Internal(fmt::format("a stream and its table disagree on page {}", page));
     }
     if (!present) {
@@ -325,23 +262,8 @@ Status PageMap::CheckFull(const GroupTable& table, const Stream& stream) const {
     if (has_address && addresses[page] != pages.Address(ref.id())) {
       return Internal(fmt::format("page {} lies elsewhere than its address", page));
     }
-    if (pages.num_holders(ref.id()) > 1 && !table.full.IsSealed(page)) {
+    if (pages.num_holders(ref.id()) > 1 && !table.rows.IsSealed(page)) {
       return Internal(fmt::format("page {} has several holders and is not sealed", page));
-    }
-  }
-  return OkStatus();
-}
-
-Status PageMap::CheckCompressed(const GroupTable& table, const Stream& stream) const {
-  for (size_t page = 0; page < stream.compressed_refs.size(); ++page) {
-    const PageRef ref = stream.compressed_refs[page];
-    const std::byte* address = ref.empty() ? nullptr : stores_.t2->Address(ref.id());
-    if (ref.empty() == table.compressed.HasPage(page) ||
-        (HasAddresses() && stream.compressed_pages[page] != address)) {
-      return Internal(fmt::format("a stream and its table disagree on page {} of T2", page));
-    }
-    if (!ref.empty() && stores_.t2->num_holders(ref.id()) > 1 && !table.compressed.IsSealed(page)) {
-      return Internal(fmt::format("page {} of T2 has several holders and is not sealed", page));
     }
   }
   return OkStatus();
@@ -350,13 +272,10 @@ Status PageMap::CheckCompressed(const GroupTable& table, const Stream& stream) c
 Status PageMap::Validate(const GroupTable& table) const {
   for (const int group : table.groups) {
     for (const Stream& stream : StreamsOf(group)) {
-      if (stream.refs.size() < table.full.page_end() || stream.pages.size() != stream.refs.size() ||
-          stream.compressed_refs.size() < table.compressed.page_end() ||
-          stream.compressed_pages.size() != stream.compressed_refs.size()) {
+      if (stream.refs.size() < table.rows.page_end() || stream.pages.size() != stream.refs.size()) {
         return Internal("a stream has too few pages");
       }
-      EBB_RETURN_IF_ERROR(CheckFull(table, stream));
-      EBB_RETURN_IF_ERROR(CheckCompressed(table, stream));
+      EBB_RETURN_IF_ERROR(CheckPages(table, stream));
     }
   }
   return OkStatus();

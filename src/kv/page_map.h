@@ -28,17 +28,13 @@
 
 namespace ebb {
 
-inline constexpr std::array<Tier, 3> kTiersWithPages = {Tier::kT0, Tier::kT1, Tier::kT2};
-
 // Stream lists the pages of one (layer, kv head).
 struct Stream {
-  std::vector<PageRef> refs;  // [at least full.page_end() of its table]
+  std::vector<PageRef> refs;  // [at least page_end() of its table]
   // Holds the address at which a step reads each page, [as refs]; null: no page, or one of T1 that
   // is not staged now.
   std::vector<std::byte*> pages;
-  std::vector<std::byte*> t1_pages;          // [as refs]: where pages of T1 lie that are staged
-  std::vector<PageRef> compressed_refs;      // [at least compressed.page_end() of its table]
-  std::vector<std::byte*> compressed_pages;  // [as compressed_refs]
+  std::vector<std::byte*> t1_pages;  // [as refs]: where pages of T1 lie that are staged
   // Holds the centre relative to which keys in T2 are stored, [head_dim]: the mean of the stream's
   // first keys at the time when its first row went to T2. Empty: no row went to T2 yet, or T2's
   // format has no centre. The centre stays the same for all later rows, so that each row can be
@@ -75,12 +71,10 @@ class ReservedPages {
   // after which the caller must call End(): T0Full, T1Full, OutOfMemory, IoError.
   Status Reserve(const PageCounts& counts);
   Status ReserveT0(size_t num_pages);
-  // Takes reserved pages for the pages that joined the full table, in all streams of the table;
-  // TakeCompressed() does so for the compressed table.
+  // Takes reserved pages for the pages that joined the table, in all of its streams.
   void Take(const GroupTable& table, std::span<const TablePage> added);
-  void TakeCompressed(const GroupTable& table, std::span<const TablePage> added);
-  // Takes one reserved page for one stream, in T0 or T1. The stream's previous page at this index,
-  // if any, is left to the caller, who must release it.
+  // Takes one reserved page for one stream. The stream's previous page at this index, if any, is
+  // left to the caller, who must release it.
   void Take(int stream, Tier tier, size_t page);
   // Returns unused pages to the tiers, and unused memory to the system.
   void End();
@@ -95,10 +89,8 @@ class ReleasedPages {
  public:
   // Allocates the memory to release `num_in_t1` pages of T1 later. May throw std::bad_alloc.
   explicit ReleasedPages(PageMap* map, size_t num_in_t1 = 0);
-  // Releases the pages that left the full table, in all streams of the table; ReleaseCompressed()
-  // does so for the compressed table.
+  // Releases the pages that left the table, in all of its streams.
   void Release(const GroupTable& table, std::span<const TablePage> freed);
-  void ReleaseCompressed(const GroupTable& table, std::span<const TablePage> freed);
   // Releases a page in all streams of a group. REQUIRES: the page lies in T0.
   void Release(int group, size_t page);
   // Releases every page of a stream, without consulting its table.
@@ -108,7 +100,6 @@ class ReleasedPages {
 
  private:
   void ReleaseOf(Stream* stream, size_t page);
-  void ReleaseCompressedOf(Stream* stream, size_t page);
 
   PageMap* const map_;
   std::array<std::optional<PageReleases>, 3> tiers_;
@@ -139,8 +130,7 @@ class PageMap {
     return RowOfPage(stream.pages[slot.page()], slot, layout_.format());
   }
   [[nodiscard]] std::byte* CompressedAt(const Stream& stream, Slot slot) const {
-    return stream.compressed_pages[slot.page()] +
-           slot.row() * layout_.compressed_format().RowStride();
+    return stream.pages[slot.page()] + slot.row() * layout_.compressed_format().RowStride();
   }
   // Returns the pages of a tier; null: there is no such tier.
   [[nodiscard]] TierPages* PagesOf(Tier tier) const;
@@ -164,10 +154,9 @@ class PageMap {
   // Grows the lists of the table's streams so that they have room for its pages and `new_pages`
   // more. May throw std::bad_alloc.
   void Grow(const GroupTable& table, size_t new_pages);
-  // Removes the rows at these ascending indices of the table's full and compressed tables, and
-  // frees pages that lose their last row. Allocates all memory before it changes anything.
-  void RemoveRows(GroupTable* table, std::span<const uint32_t> full_rows,
-                  std::span<const uint32_t> compressed_rows);
+  // Removes the rows at these ascending indices of the table, and frees pages that lose their last
+  // row. Allocates all memory before it changes anything.
+  void RemoveRows(GroupTable* table, std::span<const uint32_t> rows);
   // Removes every row at `end` and later from the tables, in the same way. Streams without rows in
   // T2 forget their centres of keys, so that later rows get the same bits as in a sequence that
   // never had tokens from `end` on.
@@ -181,11 +170,13 @@ class PageMap {
 
   // Returns the id of a stream's page in its tier. This and the next functions concern pages that
   // several caches share.
-  [[nodiscard]] PageId IdOf(int stream, Tier tier, size_t page) const;
-  [[nodiscard]] uint32_t NumHolders(int stream, Tier tier, size_t page) const;
-  [[nodiscard]] bool IsShared(const GroupTable& table, Tier tier, size_t page) const;
+  [[nodiscard]] PageId IdOf(int stream, size_t page) const {
+    return streams_[stream].refs[page].id();
+  }
+  [[nodiscard]] uint32_t NumHolders(int stream, size_t page) const;
+  [[nodiscard]] bool IsShared(const GroupTable& table, size_t page) const;
   // Makes the stream share the page of the other map's stream.
-  void Share(const PageMap& from, int stream, Tier tier, size_t page);
+  void Share(const PageMap& from, int stream, size_t page);
 
   [[nodiscard]] size_t table_bytes() const;
   // Returns Internal if the table and its streams disagree, for tests; takes O(pages). Checks
@@ -203,8 +194,7 @@ class PageMap {
   void FindAllAddresses();
   void SetAddress(Stream* stream, size_t page) const;
   void Grow(const GroupTable& table, size_t new_pages, Stream* stream) const;
-  [[nodiscard]] Status CheckFull(const GroupTable& table, const Stream& stream) const;
-  [[nodiscard]] Status CheckCompressed(const GroupTable& table, const Stream& stream) const;
+  [[nodiscard]] Status CheckPages(const GroupTable& table, const Stream& stream) const;
 
   const CacheLayout& layout_;
   const RowStores& stores_;

@@ -33,18 +33,15 @@ bool CacheFork::IsWorthSharing(const TokenTable& table, size_t page) const {
 GroupTables::Tables CacheFork::CopyTables() const {
   GroupTables::Tables copies;
   for (const auto& table : from_.tables.all()) {
-    table->full.ReserveSeals();
-    table->compressed.ReserveSeals();
+    table->rows.ReserveSeals();
     copies.push_back(std::make_unique<GroupTable>(*table));
     GroupTable& copy = *copies.back();
     if (end_.has_value()) {
       std::vector<TablePage> freed;  // pages that the fork never holds
-      copy.full.TruncateTo(*end_, &freed);
-      copy.compressed.TruncateTo(*end_, &freed);
-      copy.MergePositions();
+      copy.rows.TruncateTo(*end_, &freed);
+      copy.ListFormats();
     }
-    copy.full.ReserveSeals();
-    copy.compressed.ReserveSeals();
+    copy.rows.ReserveSeals();
   }
   return copies;
 }
@@ -53,15 +50,15 @@ Status CacheFork::Reserve(ReservedPages* reserved) const {
   PageCounts num_copies;
   for (const auto& table : to_.tables.all()) {
     to_.pages.Grow(*table, 0);
-    if (!end_.has_value() || table->compressed.num_rows() > 0) {
+    if (!end_.has_value() || table->HasCompressed()) {
       ForEachStream(layout_, *table, [&](int stream) {
         to_.pages.SetKeyCentre(stream, from_.pages.stream(stream).key_centre);
       });
     }
-    for (const Tier tier : kTiersWithPages) {
+    for (const Tier tier : TokenTable::kTiers) {
       size_t of_table = 0;
       table->ForEachPage(tier, [&](size_t page) {
-        if (!IsWorthSharing(table->TableOf(tier), page)) ++of_table;
+        if (!IsWorthSharing(table->rows, page)) ++of_table;
       });
       num_copies.Add(layout_, *table, tier, of_table);
     }
@@ -74,22 +71,22 @@ Status CacheFork::ShareOrCopy(ReservedPages* reserved) {
   for (size_t i = 0; i < to_.tables.size(); ++i) {
     GroupTable& table = *to_.tables.all()[i];
     GroupTable& other = *from_.tables.all()[i];
-    for (const Tier tier : kTiersWithPages) {
+    for (const Tier tier : TokenTable::kTiers) {
       table.ForEachPage(tier, [&](size_t page) {
-        const bool shares = IsWorthSharing(table.TableOf(tier), page);
+        const bool shares = IsWorthSharing(table.rows, page);
         ForEachStream(layout_, table, [&](int stream) {
-          if (shares) return to_.pages.Share(from_.pages, stream, tier, page);
+          if (shares) return to_.pages.Share(from_.pages, stream, page);
           reserved->Take(stream, tier, page);
-          copies[static_cast<size_t>(tier)].push_back({.from = from_.pages.IdOf(stream, tier, page),
-                                                       .to = to_.pages.IdOf(stream, tier, page)});
+          copies[static_cast<size_t>(tier)].push_back(
+              {.from = from_.pages.IdOf(stream, page), .to = to_.pages.IdOf(stream, page)});
         });
-        if (!shares) return table.TableOf(tier).Unseal(page);
-        table.TableOf(tier).Seal(page);
-        other.TableOf(tier).Seal(page);
+        if (!shares) return table.rows.Unseal(page);
+        table.rows.Seal(page);
+        other.rows.Seal(page);
       });
     }
   }
-  for (const Tier tier : kTiersWithPages) {
+  for (const Tier tier : TokenTable::kTiers) {
     const auto& of_tier = copies[static_cast<size_t>(tier)];
     if (!of_tier.empty()) EBB_RETURN_IF_ERROR(to_.pages.PagesOf(tier)->Copy(of_tier));
   }
@@ -116,12 +113,12 @@ Status CopySharedT0Pages(const CacheLayout& layout, const RowStores& stores,
   std::vector<std::pair<TokenTable*, size_t>> unsealed;
   try {
     for (const auto& table : cache.tables.all()) {
-      if (table->full.num_sealed() == 0) continue;
+      if (table->rows.num_sealed() == 0) continue;
       table->ForEachPage(Tier::kT0, [&](size_t page) {
-        if (!table->full.IsSealed(page)) return;
-        unsealed.emplace_back(&table->full, page);
+        if (!table->rows.IsSealed(page)) return;
+        unsealed.emplace_back(&table->rows, page);
         ForEachStream(layout, *table, [&](int stream) {
-          if (cache.pages.NumHolders(stream, Tier::kT0, page) > 1) {
+          if (cache.pages.NumHolders(stream, page) > 1) {
             copied.emplace_back(stream, page);
           }
         });
@@ -136,8 +133,7 @@ Status CopySharedT0Pages(const CacheLayout& layout, const RowStores& stores,
   for (const auto& [stream, page] : copied) {
     const PageRef before = cache.pages.stream(stream).refs[page];
     reserved.Take(stream, Tier::kT0, page);
-    const TierPages::PageCopy copy = {.from = before.id(),
-                                      .to = cache.pages.IdOf(stream, Tier::kT0, page)};
+    const TierPages::PageCopy copy = {.from = before.id(), .to = cache.pages.IdOf(stream, page)};
     EBB_RETURN_IF_ERROR(stores.t0->Copy({&copy, 1}));
     released.Release(before);
   }
@@ -147,12 +143,9 @@ Status CopySharedT0Pages(const CacheLayout& layout, const RowStores& stores,
 
 void UnsealOwnPages(const PageMap& pages, const GroupTables& tables) {
   for (const auto& table : tables.all()) {
-    if (table->num_sealed() == 0) continue;
-    for (const Tier tier : kTiersWithPages) {
-      TokenTable& of_tier = table->TableOf(tier);
-      table->ForEachPage(tier, [&](size_t page) {
-        if (of_tier.IsSealed(page) && !pages.IsShared(*table, tier, page)) of_tier.Unseal(page);
-      });
+    if (table->rows.num_sealed() == 0) continue;
+    for (size_t page = 0; page < table->rows.page_end(); ++page) {
+      if (table->rows.IsSealed(page) && !pages.IsShared(*table, page)) table->rows.Unseal(page);
     }
   }
 }
@@ -160,12 +153,12 @@ void UnsealOwnPages(const PageMap& pages, const GroupTables& tables) {
 void AddSharedBytes(const CacheLayout& layout, const PageMap& pages, const GroupTables& tables,
                     CacheAccounting* sum) {
   for (const auto& table : tables.all()) {
-    if (table->num_sealed() == 0) continue;
-    for (const Tier tier : kTiersWithPages) {
+    if (table->rows.num_sealed() == 0) continue;
+    for (const Tier tier : TokenTable::kTiers) {
       table->ForEachPage(tier, [&](size_t page) {
-        if (!table->TableOf(tier).IsSealed(page)) return;
+        if (!table->rows.IsSealed(page)) return;
         ForEachStream(layout, *table, [&](int stream) {
-          const uint32_t num_holders = pages.NumHolders(stream, tier, page);
+          const uint32_t num_holders = pages.NumHolders(stream, page);
           if (num_holders == 1) return;
           const size_t page_bytes = layout.PageBytes(tier);
           TierAccounting& of_tier = sum->tiers[static_cast<int>(tier)];

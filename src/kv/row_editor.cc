@@ -23,11 +23,10 @@ void TableEdit::AddInT1(std::span<const Slot> slots, Access access,
   std::ranges::sort(t1_rows_.fresh);
 }
 
-void TableEdit::Add(std::span<const Slot> slots, Access access, std::span<const TablePage> fresh) {
-  AddInT1({}, access, fresh);
-  t0_access_ = access;
+void TableEdit::AddToRead(std::span<const Slot> slots) {
+  t1_rows_.access = t0_access_ = Access::kRead;
   for (const Slot slot : slots) {
-    if (table_->full.TierOf(slot.page()) == Tier::kT1) {
+    if (table_->rows.TierOf(slot) == Tier::kT1) {
       PushInT1(slot);
     } else {
       slots_.push_back(slot);
@@ -143,7 +142,7 @@ Status RowEditor::RunOnStreams(std::span<const StreamEdit> edits) const {
 
 void AddEditSize(const CacheLayout& layout, const GroupTable& table, size_t new_pages,
                  TierRows::EditSize* size) {
-  const size_t pages = table.full.num_pages(Tier::kT1) + new_pages;
+  const size_t pages = table.rows.num_pages(Tier::kT1) + new_pages;
   size->pages_of_stream = std::max(size->pages_of_stream, pages);
   size->pages += pages * layout.NumStreamsOf(table.groups);
 }

@@ -29,8 +29,8 @@ class TableEdit {
   // access. fresh: pages without other rows.
   void AddInT0(std::span<const Slot> slots, Access access);
   void AddInT1(std::span<const Slot> slots, Access access, std::span<const TablePage> fresh);
-  // Adds slots, in this order, in the tiers that the table says.
-  void Add(std::span<const Slot> slots, Access access, std::span<const TablePage> fresh);
+  // Adds slots of full rows to read, in this order, in the tiers that the table says now.
+  void AddToRead(std::span<const Slot> slots);
   void SetEdit(Edit edit) { edit_ = std::move(edit); }
 
   [[nodiscard]] const GroupTable& table() const { return *table_; }

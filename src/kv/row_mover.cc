@@ -48,7 +48,7 @@ std::vector<Slot> SlotsAt(const TokenTable& table, std::span<const Position> pos
 }  // namespace
 
 size_t RowMover::Plan::NewT1Pages() const {
-  return table->full.PagesNeeded(demoted.size(), Tier::kT1) + PagesFor(decompressed[1].size());
+  return table->rows.PagesNeeded(demoted.size(), Tier::kT1) + PagesFor(decompressed[1].size());
 }
 
 RowMover::RowMover(const CacheLayout& layout, const RowStores& stores,
@@ -94,19 +94,17 @@ void RowMover::CountUp(size_t num_rows) {
 }
 
 void RowMover::PlanRow(const RowMove& move, Plan* plan) {
-  const GroupTable& table = *plan->table;
-  table.Split(std::span(&move.index, 1), &full_index_, &compressed_index_);
-  const Position position = table.AllPositions()[move.index];
-  if (!compressed_index_.empty()) {
-    if (move.to == Tier::kT0) plan->decompressed[0].push_back(position);
-    if (move.to == Tier::kT1) plan->decompressed[1].push_back(position);
+  const TokenTable& rows = plan->table->rows;
+  const Position position = rows.positions()[move.index];
+  const Slot slot = rows.slots()[move.index];
+  const Tier from = rows.TierOf(slot);
+  if (move.to == from) return;
+  if (from == Tier::kT2) {
+    plan->decompressed[static_cast<size_t>(move.to)].push_back(position);
     return;
   }
-  const uint32_t page = table.full.slots()[full_index_[0]].page();
-  const Tier from = table.full.TierOf(page);
-  if (move.to == from) return;
   if (from == Tier::kT0) ++plan->num_leave_t0;
-  if (from == Tier::kT0 && !table.full.IsSealed(page)) ++plan->num_leave_open_t0;
+  if (from == Tier::kT0 && !rows.IsSealed(slot.page())) ++plan->num_leave_open_t0;
   if (move.to == Tier::kT0) plan->promoted.push_back(position);
   if (move.to == Tier::kT1) plan->demoted.push_back(position);
   if (move.to == Tier::kT2) plan->compressed.push_back(position);
@@ -130,19 +128,18 @@ Status RowMover::Reserve(Plans plans, ReservedPages* reserved) const {
   PageCounts pages;
   TierRows::EditSize edits;
   for (const Plan& plan : plans) {
-    const TokenTable& full = plan.table->full;
+    const TokenTable& rows = plan.table->rows;
     const bool goes_to_t1 = !plan.demoted.empty() || !plan.decompressed[1].empty();
     if ((goes_to_t1 && !has_t1) || (!plan.compressed.empty() && stores_.t2 == nullptr)) {
       return InvalidArgument(
           fmt::format("there is no tier {} to bring rows to", goes_to_t1 && !has_t1 ? "T1" : "T2"));
     }
     const size_t t0_rows = plan.NumComeToT0();
-    const size_t t0_slots = full.NumFreeSlots(Tier::kT0) + plan.num_leave_open_t0;
+    const size_t t0_slots = rows.NumFreeSlots(Tier::kT0) + plan.num_leave_open_t0;
     t0_pages +=
         PagesFor(t0_rows - std::min(t0_rows, t0_slots)) * layout_.NumStreamsOf(plan.table->groups);
     pages.Add(layout_, *plan.table, Tier::kT1, plan.NewT1Pages());
-    pages.Add(layout_, *plan.table, Tier::kT2,
-              plan.table->compressed.PagesNeeded(plan.compressed.size()));
+    pages.Add(layout_, *plan.table, Tier::kT2, rows.PagesNeeded(plan.compressed.size(), Tier::kT2));
     AddEditSize(layout_, *plan.table, plan.NewT1Pages(), &edits);
   }
   EBB_RETURN_IF_ERROR(reserved->ReserveT0(t0_pages));
@@ -150,21 +147,37 @@ Status RowMover::Reserve(Plans plans, ReservedPages* reserved) const {
   return reserved->Reserve(pages);
 }
 
+std::vector<SlotMove> RowMover::MoveInTable(GroupTable* table, std::span<const Position> positions,
+                                            Tier to, ReservedPages* reserved, FreedPages* freed) {
+  std::vector<SlotMove> moves;
+  freed->emplace_back(table, std::vector<TablePage>());
+  added_.clear();
+  table->rows.Relocate(RowsAt(table->rows, positions), to, &moves, &added_, &freed->back().second);
+  table->ListFormats();
+  reserved->Take(*table, added_);
+  return moves;
+}
+
+// The tables no longer contain these pages, so they are released even if the rows did not arrive.
+Status RowMover::Run(std::span<const TableEdit> edits, RecordWriter* records,
+                     const FreedPages& freed) {
+  Status status = editor_.Run(edits);
+  if (status.ok() && records != nullptr) status = records->Finish();
+  ReleasedPages released(pages_);
+  for (const auto& [table, pages] : freed) released.Release(*table, pages);
+  return health_->Record(status);
+}
+
 Status RowMover::Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier to,
                           ReservedPages* reserved) {
   const bool demotes = to == Tier::kT1;
   EBB_RETURN_IF_ERROR(WaitForWrites());
   std::vector<TableEdit> edits;
-  std::vector<std::pair<const GroupTable*, std::vector<TablePage>>> freed;
+  FreedPages freed;
   for (const Plan& plan : plans) {
     const std::vector<Position>& positions = plan.*rows;
     if (positions.empty()) continue;
-    TokenTable& full = plan.table->full;
-    std::vector<SlotMove> moves;
-    freed.emplace_back(plan.table, std::vector<TablePage>());
-    added_.clear();
-    full.Relocate(RowsAt(full, positions), to, &moves, &added_, &freed.back().second);
-    reserved->Take(*plan.table, added_);
+    const std::vector<SlotMove> moves = MoveInTable(plan.table, positions, to, reserved, &freed);
     // Pages that lost their last row have left the table but are still to be read, so the edit
     // names the tiers itself instead of asking the table.
     using Access = TableEdit::Access;
@@ -184,11 +197,7 @@ Status RowMover::Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier t
     });
     edits.push_back(std::move(edit));
   }
-  const Status status = health_->Record(editor_.Run(edits));
-  // The tables no longer contain these pages, so they are released even if the rows did not arrive.
-  ReleasedPages released(pages_);
-  for (const auto& [table, pages] : freed) released.Release(*table, pages);
-  return status;
+  return Run(edits, nullptr, freed);
 }
 
 Status RowMover::Demote(Plans plans, ReservedPages* reserved) {
@@ -234,10 +243,9 @@ Status RowMover::ChooseCentres(Plans plans) {
     const GroupTable& table = *plan.table;
     const std::span<const Stream> of_group = pages_->StreamsOf(table.groups.front());
     if (plan.compressed.empty() || !of_group.front().key_centre.empty()) continue;
-    const size_t num_rows = std::min(table.full.num_rows(), kCentreRows);
+    const std::span<const Slot> slots = table.FullSlots();
     TableEdit edit(&table);
-    edit.Add(SlotsAt(table.full, table.full.positions().first(num_rows)), TableEdit::Access::kRead,
-             {});
+    edit.AddToRead(slots.first(std::min(slots.size(), kCentreRows)));
     edit.SetEdit([this](const Stream& stream, std::span<const RowAddress> rows) {
       ChooseCentre(rows, stream);
     });
@@ -260,16 +268,15 @@ Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
   std::vector<float> key(format.head_dim), value(format.head_dim);
   RecordWriter records(stores_.t2.get());
   std::vector<TableEdit> edits;
+  FreedPages freed;
   for (const Plan& plan : plans) {
     if (plan.compressed.empty()) continue;
-    GroupTable& table = *plan.table;
-    added_.clear();
-    table.compressed.Insert(plan.compressed, Tier::kT0, &added_);
-    reserved->TakeCompressed(table, added_);
-    TableEdit edit(&table);
-    edit.Add(SlotsAt(table.full, plan.compressed), TableEdit::Access::kRead, {});
-    edit.SetEdit([&, to = SlotsAt(table.compressed, plan.compressed)](
-                     const Stream& stream, std::span<const RowAddress> rows) {
+    // The table names the tiers of the rows only until they leave it.
+    TableEdit edit(plan.table);
+    edit.AddToRead(SlotsAt(plan.table->rows, plan.compressed));
+    const std::vector<SlotMove> moves =
+        MoveInTable(plan.table, plan.compressed, Tier::kT2, reserved, &freed);
+    edit.SetEdit([&, to = Targets(moves)](const Stream& stream, std::span<const RowAddress> rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
         kernel_->load_row(format.type, rows[i].key, key.data(), format.head_dim);
         if (format.has_values) {
@@ -281,19 +288,7 @@ Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
     });
     edits.push_back(std::move(edit));
   }
-  Status status = editor_.Run(edits);
-  if (status.ok()) status = records.Finish();
-  status = health_->Record(status);
-  for (const Plan& plan : plans) {
-    if (plan.compressed.empty()) continue;
-    GroupTable* const table = plan.table;
-    if (status.ok()) {
-      pages_->RemoveRows(table, RowsAt(table->full, plan.compressed), {});
-    } else {
-      pages_->RemoveRows(table, {}, RowsAt(table->compressed, plan.compressed));
-    }
-  }
-  EBB_RETURN_IF_ERROR(status);
+  EBB_RETURN_IF_ERROR(Run(edits, &records, freed));
   CountDown(num_rows);
   accounting_.rows_compressed += static_cast<int64_t>(num_rows);
   return OkStatus();
@@ -312,46 +307,38 @@ Status RowMover::Decompress(Plans plans, Tier to, ReservedPages* reserved) {
   std::vector<std::byte> records;
   Status read;
   std::vector<TableEdit> edits;
+  FreedPages freed;
   for (const Plan& plan : plans) {
     const std::vector<Position>& positions = rows_of(plan);
     if (positions.empty()) continue;
-    GroupTable& table = *plan.table;
-    added_.clear();
-    table.full.Insert(positions, to, &added_);
-    reserved->Take(table, added_);
-    TableEdit edit(&table);
-    edit.Add(SlotsAt(table.full, positions), TableEdit::Access::kWrite, added_);
-    edit.SetEdit([&, from = SlotsAt(table.compressed, positions)](
-                     const Stream& stream, std::span<const RowAddress> rows) {
-      const size_t record_bytes = stores_.t2->record_bytes();
-      addresses.clear();
-      for (const Slot slot : from) addresses.push_back(pages_->CompressedAt(stream, slot));
-      records.resize(rows.size() * record_bytes);
-      if (read.ok()) read = stores_.t2->Read(addresses, records.data());
-      for (size_t i = 0; i < rows.size() && read.ok(); ++i) {
-        kernel_->decompress_row(layout_.compressed_format(), stream.CentreOfKeys(),
-                                records.data() + i * record_bytes, key.data(), value.data());
-        kernel_->store_row(format.type, key.data(), rows[i].key, format.head_dim);
-        if (!format.has_values) continue;
-        kernel_->store_row(format.type, value.data(), rows[i].value, format.head_dim);
-      }
-    });
+    const std::vector<SlotMove> moves = MoveInTable(plan.table, positions, to, reserved, &freed);
+    TableEdit edit(plan.table);
+    if (to == Tier::kT0) {
+      edit.AddInT0(Targets(moves), TableEdit::Access::kWrite);
+    } else {
+      edit.AddInT1(Targets(moves), TableEdit::Access::kWrite, added_);
+    }
+    edit.SetEdit(
+        [&, from = Sources(moves)](const Stream& stream, std::span<const RowAddress> rows) {
+          const size_t record_bytes = stores_.t2->record_bytes();
+          addresses.clear();
+          for (const Slot slot : from) addresses.push_back(pages_->CompressedAt(stream, slot));
+          records.resize(rows.size() * record_bytes);
+          if (read.ok()) read = stores_.t2->Read(addresses, records.data());
+          for (size_t i = 0; i < rows.size() && read.ok(); ++i) {
+            kernel_->decompress_row(layout_.compressed_format(), stream.CentreOfKeys(),
+                                    records.data() + i * record_bytes, key.data(), value.data());
+            kernel_->store_row(format.type, key.data(), rows[i].key, format.head_dim);
+            if (!format.has_values) continue;
+            kernel_->store_row(format.type, value.data(), rows[i].value, format.head_dim);
+          }
+        });
     edits.push_back(std::move(edit));
   }
-  const Status edited = editor_.Run(edits);
-  const Status status = health_->Record(read.ok() ? edited : read);
-  for (const Plan& plan : plans) {
-    const std::vector<Position>& positions = rows_of(plan);
-    if (positions.empty()) continue;
-    GroupTable* const table = plan.table;
-    if (status.ok()) {
-      pages_->RemoveRows(table, {}, RowsAt(table->compressed, positions));
-    } else {
-      pages_->RemoveRows(table, RowsAt(table->full, positions), {});
-    }
-  }
-  if (status.ok()) CountUp(num_rows);
-  return status;
+  const Status edited = Run(edits, nullptr, freed);
+  EBB_RETURN_IF_ERROR(read.ok() ? edited : health_->Record(read));
+  CountUp(num_rows);
+  return OkStatus();
 }
 
 Status RowMover::CarryOut(Plans plans, ReservedPages* reserved) {
@@ -366,7 +353,7 @@ Status RowMover::CarryOut(Plans plans, ReservedPages* reserved) {
   size_t t0_pages = 0;
   for (const Plan& plan : plans) {
     t0_pages +=
-        plan.table->full.PagesNeeded(plan.NumComeToT0()) * layout_.NumStreamsOf(plan.table->groups);
+        plan.table->rows.PagesNeeded(plan.NumComeToT0()) * layout_.NumStreamsOf(plan.table->groups);
   }
   EBB_RETURN_IF_ERROR(reserved->ReserveT0(t0_pages));
   const double middle = SecondsNow();

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ebb/report.h"
@@ -69,6 +70,14 @@ class RowMover {
   Status ChooseCentres(Plans plans);
   void ChooseCentre(std::span<const RowAddress> rows, const Stream& stream);
   Status Decompress(Plans plans, Tier to, ReservedPages* reserved);
+  // FreedPages lists the pages that rows left, by table.
+  using FreedPages = std::vector<std::pair<const GroupTable*, std::vector<TablePage>>>;
+  // Moves rows of a table to slots in a tier, with pages for them in `added_`, before their
+  // contents are copied. Returns the moves in the order of `positions`.
+  std::vector<SlotMove> MoveInTable(GroupTable* table, std::span<const Position> positions, Tier to,
+                                    ReservedPages* reserved, FreedPages* freed);
+  // Copies the rows by these edits, then releases `freed`. records: null if no edit compresses.
+  Status Run(std::span<const TableEdit> edits, RecordWriter* records, const FreedPages& freed);
   // Moves rows between T0 and T1: demotes or promotes them.
   Status Relocate(Plans plans, std::vector<Position> Plan::*rows, Tier to, ReservedPages* reserved);
   Status WaitForWrites() const;
@@ -89,7 +98,6 @@ class RowMover {
   MoveAccounting accounting_;
   // Work space.
   std::vector<TablePage> added_;
-  std::vector<uint32_t> full_index_, compressed_index_;
 };
 
 }  // namespace ebb

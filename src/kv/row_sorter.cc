@@ -19,7 +19,7 @@ constexpr size_t kRowsAhead = 8;
 // Returns whether sorting pays. Counts strays, which takes time, only if so many rows received new
 // slots that sorting would pay if all of them had strayed.
 bool IsWorthSorting(TokenTable* table) {
-  const size_t least = std::max<size_t>(kRowsPerPage, table->num_rows() / kRowsPerStray);
+  const size_t least = std::max<size_t>(kRowsPerPage, table->num_full_rows() / kRowsPerStray);
   return table->num_pages(Tier::kT1) == 0 && table->num_sealed() == 0 &&
          table->num_slots_taken() >= least && table->CountStrays() >= least;
 }
@@ -31,7 +31,8 @@ size_t RowSorter::SortTable(GroupTable* table) const {
   const size_t stride = format.RowStride();
   std::vector<std::byte> spare(layout_.RowBytes());
   std::vector<SlotMove> moves;
-  table->full.Sort(&moves);
+  table->rows.Sort(&moves);
+  table->ListFormats();
   for (const int group : table->groups) {
     for (const Stream& stream : pages_.StreamsOf(group)) {
       const auto at = [&](Slot slot) {
@@ -59,7 +60,7 @@ size_t RowSorter::Sort(size_t max_bytes) {
   const size_t first = next_;
   for (size_t i = first; i < first + num_tables && num_bytes < max_bytes; ++i) {
     GroupTable* table = tables_->all()[i % num_tables].get();
-    if (!IsWorthSorting(&table->full)) continue;
+    if (!IsWorthSorting(&table->rows)) continue;
     try {
       num_bytes += SortTable(table);
     } catch (const std::bad_alloc&) {

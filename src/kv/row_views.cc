@@ -12,30 +12,30 @@ RowsView RowViews::View(int layer, int kv_head) const {
   const GroupTable& table = tables_.Of(group);
   return {.pages = reader_.PagesOf(stream).data(),
           .slots = reader_.SlotsOf(table),
-          .positions = table.full.positions(),
-          .last_visible = table.full.last_visible(),
+          .positions = table.FullPositions(),
+          .last_visible = table.FullLastVisible(),
           .window = layout_.WindowOf(group)};
 }
 
 CompressedRows RowViews::Compressed(int layer, int kv_head) const {
   assert(pages_.HasAddresses());
   const int stream = layout_.StreamOf(layer, kv_head);
-  return {.pages = pages_.stream(stream).compressed_pages.data(),
-          .slots = TableOf(stream).compressed.slots(),
+  return {.pages = pages_.stream(stream).pages.data(),
+          .slots = TableOf(stream).CompressedSlots(),
           .key_centre = pages_.stream(stream).CentreOfKeys()};
 }
 
 RowViews::Indices RowViews::IndicesOf(int layer, int kv_head) const {
   const GroupTable& table = TableOf(layout_.StreamOf(layer, kv_head));
-  return {.full = table.full_rows, .compressed = table.compressed_rows};
+  return {.full = table.FullIndices(), .compressed = table.CompressedIndices()};
 }
 
 RowAddress RowViews::Row(int layer, int kv_head, uint32_t index) const {
   assert(pages_.HasAddresses());
   const int stream = layout_.StreamOf(layer, kv_head);
-  const TokenTable& full = TableOf(stream).full;
-  assert(index < full.num_rows());
-  return pages_.RowAt(pages_.stream(stream), full.slots()[index]);
+  const std::span<const Slot> slots = TableOf(stream).FullSlots();
+  assert(index < slots.size());
+  return pages_.RowAt(pages_.stream(stream), slots[index]);
 }
 
 RowViews::RowsOfTier RowViews::RowsIn(Tier tier, int layer, int kv_head) const {
@@ -49,10 +49,10 @@ RowViews::RowsOfTier RowViews::RowsIn(Tier tier, int layer, int kv_head) const {
 
 RowViews::Counts RowViews::CountsOf(int layer, int kv_head) const {
   const int stream = layout_.StreamOf(layer, kv_head);
-  const TokenTable& full = TableOf(stream).full;
-  const size_t in_t1 = full.num_pages(Tier::kT1);
+  const TokenTable& rows = TableOf(stream).rows;
+  const size_t in_t1 = rows.num_pages(Tier::kT1);
   return {.pages = reader_.PagesOf(stream).size(),
-          .rows_in_t1 = full.num_rows(Tier::kT1),
+          .rows_in_t1 = rows.num_rows(Tier::kT1),
           .pages_in_t1 = in_t1 - std::min(in_t1, reader_.num_lent_pages())};
 }
 

@@ -32,8 +32,9 @@ class RowViews {
   [[nodiscard]] RowsView View(int layer, int kv_head) const;
   // Returns the rows of T2; if CompressedOnDevice(), the host cannot read them.
   [[nodiscard]] CompressedRows Compressed(int layer, int kv_head) const;
-  [[nodiscard]] size_t NumCompressedPages(int layer, int kv_head) const {
-    return pages_.stream(layout_.StreamOf(layer, kv_head)).compressed_pages.size();
+  // Returns the pages in the list of Compressed(), which also has the pages of other tiers.
+  [[nodiscard]] size_t NumPages(int layer, int kv_head) const {
+    return pages_.stream(layout_.StreamOf(layer, kv_head)).pages.size();
   }
   [[nodiscard]] bool CompressedOnDevice() const { return pages_.CompressedOnDevice(); }
   // Indices lists the indices of rows among all rows of the stream. Both lists are empty if T2 has
@@ -65,7 +66,9 @@ class RowViews {
   [[nodiscard]] Counts CountsOf(int layer, int kv_head) const;
   // Returns the most pages that any stream lists.
   [[nodiscard]] size_t most_pages() const;
-  [[nodiscard]] size_t num_full_rows(int group) const { return tables_.Of(group).full.num_rows(); }
+  [[nodiscard]] size_t num_full_rows(int group) const {
+    return tables_.Of(group).rows.num_full_rows();
+  }
   [[nodiscard]] bool HasCompressedRows() const;
 
  private:

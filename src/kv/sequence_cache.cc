@@ -39,12 +39,12 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   }
   size_t num_pages = 0;
   for (const auto& table : c.tables.all()) {
-    const auto positions = table->AllPositions();
+    const auto positions = table->rows.positions();
     if (!positions.empty() && first <= positions.back()) {
       return InvalidArgument(fmt::format("position {} does not follow position {}, which is cached",
                                          first, positions.back()));
     }
-    num_pages += table->full.PagesNeeded(num_tokens) * c.layout.NumStreamsOf(table->groups);
+    num_pages += table->rows.PagesNeeded(num_tokens) * c.layout.NumStreamsOf(table->groups);
   }
   ReservedPages reserved(&c.pages);
   Status room = reserved.ReserveT0(num_pages);
@@ -56,12 +56,11 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   EBB_RETURN_IF_ERROR(room);
   try {
     for (const auto& table : c.tables.all()) {
-      table->full.ReserveRows(num_tokens);
-      if (const size_t new_pages = table->full.PagesNeeded(num_tokens); new_pages > 0) {
+      table->ReserveRows(num_tokens);
+      if (const size_t new_pages = table->rows.PagesNeeded(num_tokens); new_pages > 0) {
         c.added.reserve(new_pages);
         c.pages.Grow(*table, new_pages);
       }
-      table->ReserveMerged(num_tokens);
     }
   } catch (const std::bad_alloc&) {
     reserved.End();
@@ -69,9 +68,8 @@ Status SequenceCache::Append(Position first, int num_tokens) {
   }
   for (const auto& table : c.tables.all()) {
     c.added.clear();
-    table->full.Append(first, num_tokens, &c.added);
+    table->Append(first, num_tokens, &c.added);
     reserved.Take(*table, c.added);
-    table->AppendMerged(first, num_tokens);
   }
   return OkStatus();
 }
@@ -79,9 +77,7 @@ Status SequenceCache::Append(Position first, int num_tokens) {
 void SequenceCache::Remove(int group, std::span<const uint32_t> removed) {
   Impl& c = *impl_;
   if (removed.empty()) return;
-  GroupTable* table = c.tables.Detach(group);
-  table->Split(removed, &c.full_index, &c.compressed_index);
-  c.pages.RemoveRows(table, c.full_index, c.compressed_index);
+  c.pages.RemoveRows(c.tables.Detach(group), removed);
   c.rows_evicted += static_cast<int64_t>(removed.size()) * c.layout.NumStreamsOf(group);
 }
 
@@ -92,17 +88,16 @@ SequenceCache::Removal::Removal(SequenceCache* cache, Lists* lists) : cache_(cac
 bool SequenceCache::Removal::Remove(int group, std::span<const uint32_t> removed) {
   Impl& c = *cache_->impl_;
   GroupTable& table = c.tables.Of(group);
-  if (table.groups.size() != 1 || table.compressed.num_rows() != 0 ||
-      table.full.num_pages(Tier::kT1) != 0) {
+  if (table.groups.size() != 1 || table.rows.num_pages() != table.rows.num_pages(Tier::kT0)) {
     return false;
   }
   // Allocates all memory before it changes anything.
-  const size_t most_pages = std::min(removed.size(), table.full.num_pages());
+  const size_t most_pages = std::min(removed.size(), table.rows.num_pages());
   lists_->of_group.clear();
   lists_->of_group.reserve(most_pages);
   const size_t num_pages = lists_->pages.size();
   lists_->pages.resize(num_pages + most_pages);
-  table.full.Remove(removed, &lists_->of_group);
+  table.rows.Remove(removed, &lists_->of_group);
   lists_->pages.resize(num_pages);
   for (const TablePage& page : lists_->of_group) lists_->pages.emplace_back(group, page.index);
   num_rows_ += removed.size() * c.layout.NumStreamsOf(group);
@@ -127,11 +122,7 @@ void SequenceCache::TruncateTo(Position end) {
 }
 
 void SequenceCache::SetLastVisible(int group, uint32_t index, Position last) {
-  Impl& c = *impl_;
-  GroupTable* const table = c.tables.Detach(group);
-  table->Split({&index, 1}, &c.full_index, &c.compressed_index);
-  assert(c.full_index.size() == 1 && "rows of T2 cannot be hidden");
-  table->full.SetLastVisible(c.full_index.front(), last);
+  impl_->tables.Detach(group)->SetLastVisible(index, last);
 }
 
 size_t SequenceCache::Compact(size_t max_bytes) {
@@ -170,17 +161,14 @@ Status SequenceCache::ForkFrom(SequenceCache* from, std::optional<Position> end)
 void SequenceCache::FindAddresses() { impl_->pages.FindAddresses(); }
 
 std::span<const Position> SequenceCache::positions(int group) const {
-  return impl_->tables.Of(group).AllPositions();
+  return impl_->tables.Of(group).rows.positions();
 }
 
 std::span<const Tier> SequenceCache::tiers(int group) {
   Impl& c = *impl_;
-  const GroupTable& table = c.tables.Of(group);
-  c.tiers.assign(table.num_rows(), Tier::kT2);
-  for (size_t i = 0; i < table.full.num_rows(); ++i) {
-    const size_t index = table.full_rows.empty() ? i : table.full_rows[i];
-    c.tiers[index] = table.full.TierOf(table.full.slots()[i].page());
-  }
+  const TokenTable& rows = c.tables.Of(group).rows;
+  c.tiers.clear();
+  for (const Slot slot : rows.slots()) c.tiers.push_back(rows.TierOf(slot));
   return c.tiers;
 }
 
@@ -263,10 +251,10 @@ CacheAccounting SequenceCache::accounting() const {
   const Impl& c = *impl_;
   CacheAccounting sum;
   sum.moves = c.mover.accounting();
-  for (const Tier tier : kTiersWithPages) {
+  for (const Tier tier : TokenTable::kTiers) {
     TierAccounting& of_tier = sum.tiers[static_cast<int>(tier)];
     for (const auto& table : c.tables.all()) {
-      const size_t num_rows = table->NumRows(tier) * c.layout.NumStreamsOf(table->groups);
+      const size_t num_rows = table->rows.num_rows(tier) * c.layout.NumStreamsOf(table->groups);
       of_tier.rows += static_cast<int64_t>(num_rows);
       of_tier.row_bytes += num_rows * c.layout.RowBytes(tier);
     }
@@ -285,7 +273,7 @@ CacheAccounting SequenceCache::accounting() const {
 size_t SequenceCache::page_bytes(Tier tier) const {
   size_t num_pages = 0;
   for (const auto& table : impl_->tables.all()) {
-    num_pages += impl_->layout.NumStreamsOf(table->groups) * table->NumPages(tier);
+    num_pages += impl_->layout.NumStreamsOf(table->groups) * table->rows.num_pages(tier);
   }
   return num_pages * impl_->layout.PageBytes(tier);
 }
@@ -294,7 +282,7 @@ size_t SequenceCache::RoomForTokens() const {
   const size_t new_pages = impl_->stores.t0->NumAvailable() / impl_->layout.num_streams();
   size_t free_slots = std::numeric_limits<size_t>::max();
   for (const auto& table : impl_->tables.all()) {
-    free_slots = std::min(free_slots, table->full.NumFreeSlots(Tier::kT0));
+    free_slots = std::min(free_slots, table->rows.NumFreeSlots(Tier::kT0));
   }
   return free_slots + new_pages * kRowsPerPage;
 }

@@ -3,9 +3,10 @@
 // RoPE, so the order of slots does not matter: free slots are reused, and half-empty pages are
 // compacted. Since memory is read faster in its own order, rows are sorted from time to time.
 //
-// A page lies in T0, in T1 (memory or a file) or, in another format, in T2. Rows of T0 and T1 form
-// one visible list in order of position, so a row may lie in either without changing any computed
-// bit; rows of T2 form a list of their own.
+// A page lies in T0, in T1 (memory or a file) or, in another format, in T2. A group has one table
+// of the rows of all tiers. Kernels read the full rows (T0 and T1) as one list in order of
+// position, so a row may lie in either without changing any computed bit, and the rows of T2 as
+// another.
 //
 // Groups share one table until they differ: a removal in some of a table's groups copies the table.
 //
@@ -19,7 +20,7 @@
 // Invariants: (1) a table's visible list is strictly ascending in position; (2) a slot is in the
 // visible list of a table or in its free list, never both; (3) every page of a table exists in all
 // streams of its groups; (4) pages * kRowsPerPage = visible + free slots; free slots of sealed
-// pages are not reused; (5) a position is in the full or in the compressed table, never in both.
+// pages are not reused.
 //
 // Thread safety: changes happen between steps, on one thread, except through Removal. During a step
 // many threads may read views, and rows of distinct (layer, kv head) pairs may be written in

@@ -49,7 +49,6 @@ struct SequenceCache::Impl {
   int64_t rows_evicted = 0;
   // Work space.
   std::vector<TablePage> added;
-  std::vector<uint32_t> full_index, compressed_index;
   std::vector<Tier> tiers;
 };
 

@@ -1,5 +1,5 @@
 // Saves and loads the tables of a cache: rows_evicted, the moves so far, and for each table its
-// groups, the table of T0 and T1, and the table of T2. docs/dev/formats.md specifies the bytes.
+// groups and its rows. docs/dev/formats.md specifies the bytes.
 #include "src/kv/sequence_state.h"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ TokenTableState LoadTable(Position end, StateReader* from) {
   if (tiers.size() != used.size()) from->Fail("as many tiers as pages were expected");
   size_t num_rows = 0;
   for (size_t page = 0; page < used.size() && from->ok(); ++page) {
-    if (tiers[page] > 1) from->Fail(fmt::format("a page in tier {}", tiers[page]));
+    if (tiers[page] > 2) from->Fail(fmt::format("a page in tier {}", tiers[page]));
     if (used[page] == 0) from->Fail("a page without rows");
     num_rows += std::popcount(used[page]);
     state.pages.push_back({static_cast<Tier>(tiers[page]), used[page]});
@@ -80,13 +80,11 @@ MoveAccounting LoadMoves(StateReader* from) {
 
 struct SavedTable {
   std::vector<int> groups;
-  TokenTableState full, compressed;
+  TokenTableState rows;
   std::vector<float> key_centres;  // [streams, head size], or empty
 
   [[nodiscard]] size_t NumPages(Tier tier) const {
-    if (tier == Tier::kT2) return compressed.pages.size();
-    const auto there = [&](const TokenTableState::Page& page) { return page.tier == tier; };
-    return std::ranges::count_if(full.pages, there);
+    return std::ranges::count(rows.pages, tier, &TokenTableState::Page::tier);
   }
 };
 
@@ -112,17 +110,10 @@ std::vector<SavedTable> LoadSavedTables(Position end, size_t num_groups, StateRe
     if (saved.groups.empty() || !std::ranges::is_sorted(saved.groups)) {
       from->Fail("a table without groups, or not in order");
     }
-    saved.full = LoadTable(end, from);
-    saved.compressed = LoadTable(end, from);
+    saved.rows = LoadTable(end, from);
     saved.key_centres = from->Numbers<float>();
     if (!std::ranges::all_of(saved.key_centres, [](float x) { return std::isfinite(x); })) {
       from->Fail("a centre of keys that is not finite");
-    }
-    const auto has_other_tier = [](const TokenTableState::Page& page) {
-      return page.tier != Tier::kT0;
-    };
-    if (std::ranges::any_of(saved.compressed.pages, has_other_tier)) {
-      from->Fail("a page of T2 in another tier than 0");
     }
   }
   if (num_seen != num_groups) {
@@ -142,10 +133,10 @@ struct SequenceState::Tables {
     StatePages sum;
     for (const SavedTable& table : saved) {
       const size_t num_streams = c.layout.NumStreamsOf(table.groups);
-      const size_t bytes = table.full.positions.size() * c.layout.RowBytes(Tier::kT0) +
-                           table.compressed.positions.size() * c.layout.RowBytes(Tier::kT2);
-      sum.num_pages += (table.full.pages.size() + table.compressed.pages.size()) * num_streams;
-      sum.num_bytes += bytes * num_streams;
+      sum.num_pages += table.rows.pages.size() * num_streams;
+      for (const TokenTableState::Page& page : table.rows.pages) {
+        sum.num_bytes += std::popcount(page.used) * c.layout.RowBytes(page.tier) * num_streams;
+      }
     }
     return sum;
   }
@@ -175,7 +166,7 @@ struct SequenceState::Tables {
   Status Reserve(ReservedPages* reserved) const {
     PageCounts counts;
     for (size_t i = 0; i < saved.size(); ++i) {
-      for (const Tier tier : kTiersWithPages) {
+      for (const Tier tier : TokenTable::kTiers) {
         counts.Add(c.layout, *c.tables.all()[i], tier, saved[i].NumPages(tier));
       }
     }
@@ -209,20 +200,11 @@ struct SequenceState::Tables {
   // Adds the rows to the table and the pages to every stream, or changes nothing.
   Status Fill(const SavedTable& table, GroupTable* group_table, ReservedPages* reserved) {
     c.added.clear();
-    if (Status status = group_table->full.Restore(table.full, &c.added); !status.ok()) {
+    if (Status status = group_table->rows.Restore(table.rows, &c.added); !status.ok()) {
       return Corrupt(status.message());
     }
     reserved->Take(*group_table, c.added);
-    c.added.clear();
-    if (Status status = group_table->compressed.Restore(table.compressed, &c.added); !status.ok()) {
-      return Corrupt(status.message());
-    }
-    reserved->TakeCompressed(*group_table, c.added);
-    group_table->MergePositions();
-    const auto positions = group_table->AllPositions();
-    if (std::ranges::adjacent_find(positions, std::greater_equal()) != positions.end()) {
-      return Corrupt("a position in T2 and above it");
-    }
+    group_table->ListFormats();
     return OkStatus();
   }
 
@@ -249,8 +231,7 @@ Result<StatePages> SequenceState::SaveTables(const SequenceCache& cache, StateWr
   tables->Number<uint64_t>(c.tables.size());
   for (const auto& group_table : c.tables.all()) {
     tables->Numbers<int>(group_table->groups);
-    SaveTable(group_table->full, tables);
-    SaveTable(group_table->compressed, tables);
+    SaveTable(group_table->rows, tables);
     std::vector<float> key_centres;
     for (const int group : group_table->groups) {
       for (const Stream& stream : c.pages.StreamsOf(group)) {

@@ -43,15 +43,15 @@ struct SequenceState::Pages {
 
   [[nodiscard]] size_t RowBytes(Tier tier) const { return c.layout.RowBytes(tier); }
   [[nodiscard]] static uint64_t UsedRows(const Some& some, uint32_t page) {
-    return some.group_table.TableOf(some.first.tier).UsedRows(page);
+    return some.group_table.rows.UsedRows(page);
   }
   [[nodiscard]] StatePages Count() const {
     StatePages sum;
     for (const auto& table : c.tables.all()) {
       const size_t num_streams = c.layout.NumStreamsOf(table->groups);
-      for (const Tier tier : kTiersWithPages) {
-        sum.num_pages += table->NumPages(tier) * num_streams;
-        sum.num_bytes += table->NumRows(tier) * RowBytes(tier) * num_streams;
+      for (const Tier tier : TokenTable::kTiers) {
+        sum.num_pages += table->rows.num_pages(tier) * num_streams;
+        sum.num_bytes += table->rows.num_rows(tier) * RowBytes(tier) * num_streams;
       }
     }
     return sum;
@@ -64,7 +64,7 @@ struct SequenceState::Pages {
       for (const int group : group_table->groups) {
         const int first = c.layout.FirstStreamOf(group);
         for (int stream = first; stream < first + c.layout.NumStreamsOf(group); ++stream) {
-          for (const Tier tier : kTiersWithPages) {
+          for (const Tier tier : TokenTable::kTiers) {
             EBB_RETURN_IF_ERROR(Visit({.group_table = *group_table,
                                        .stream = stream,
                                        .first = {.layer = c.layout.LayerOf(stream),
@@ -82,7 +82,7 @@ struct SequenceState::Pages {
     if (some.pages.empty()) return OkStatus();
     std::vector<PageId> ids;
     for (const uint32_t page : some.pages) {
-      ids.push_back(c.pages.IdOf(some.stream, some.first.tier, page));
+      ids.push_back(c.pages.IdOf(some.stream, page));
     }
     const auto access = read != nullptr ? TierPages::Access::kWrite : TierPages::Access::kRead;
     return c.pages.PagesOf(some.first.tier)->Visit(ids, access, [&](size_t i, std::byte* memory) {

@@ -24,11 +24,11 @@ void T1Reader::FindLentRows() {
   const bool may_lend = lender_.pages != nullptr && lender_.health->is_consistent() &&
                         lender_.pages->PagesOf(Tier::kT2) == nullptr &&
                         lender_.tables->size() == 1 && tables_->size() == 1;
-  const TokenTable& own = tables_->all().front()->full;
-  lent_.Find(own, may_lend ? &lender_.tables->all().front()->full : nullptr);
+  const GroupTable& own = *tables_->all().front();
+  lent_.Find(own, may_lend ? lender_.tables->all().front().get() : nullptr);
   if (lent_.empty()) return;
-  const size_t num_own = own.page_end();
-  const size_t num_lenders = lender_.tables->all().front()->full.page_end();
+  const size_t num_own = own.rows.page_end();
+  const size_t num_lenders = lender_.tables->all().front()->rows.page_end();
   pages_with_lent_.resize(layout_.num_streams());
   for (int i = 0; i < layout_.num_streams(); ++i) {
     std::vector<std::byte*>& pages = pages_with_lent_[i];
@@ -44,11 +44,11 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage(T1Reading reading) {
   bool any = false;
   bytes_read_ = 0;
   for (int i = 0; i < layout_.num_streams(); ++i) {
-    const TokenTable& full = tables_->Of(layout_.GroupOf(i)).full;
-    if (full.num_pages(Tier::kT1) == 0) continue;
-    for (size_t page = 0; page < full.page_end(); ++page) {
-      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1 || lent_.HasPage(page)) continue;
-      const PageId id = pages_->IdOf(i, Tier::kT1, page);
+    const TokenTable& rows = tables_->Of(layout_.GroupOf(i)).rows;
+    if (rows.num_pages(Tier::kT1) == 0) continue;
+    for (size_t page = 0; page < rows.page_end(); ++page) {
+      if (!rows.HasPage(page, Tier::kT1) || lent_.HasPage(page)) continue;
+      const PageId id = pages_->IdOf(i, page);
       std::byte** const address =
           lent_.empty() ? pages_->StagedAddress(i, page) : &pages_with_lent_[i][page];
       if (uses_cache) {
@@ -77,16 +77,16 @@ std::vector<T1Stage::Pages> T1Reader::PagesToStage(T1Reading reading) {
 }
 
 Status T1Reader::BeginSelected(bool keeps_stage) {
-  lent_.Find(tables_->all().front()->full, nullptr);
+  lent_.Find(*tables_->all().front(), nullptr);
   if (!keeps_stage) stage_->ReleaseMemory();
   T1PageCache::StepSize size;
   size_t num_pages = 0, pages_in_t0 = 0;
   std::vector<size_t> of_layers(layout_.num_layers());
   for (int i = 0; i < layout_.num_streams(); ++i) {
-    const TokenTable& full = tables_->Of(layout_.GroupOf(i)).full;
-    num_pages += full.num_pages(Tier::kT1);
-    pages_in_t0 += full.num_pages(Tier::kT0);
-    of_layers[layout_.LayerOf(i)] += full.num_pages(Tier::kT1);
+    const TokenTable& rows = tables_->Of(layout_.GroupOf(i)).rows;
+    num_pages += rows.num_pages(Tier::kT1);
+    pages_in_t0 += rows.num_pages(Tier::kT0);
+    of_layers[layout_.LayerOf(i)] += rows.num_pages(Tier::kT1);
   }
   size.capacity = static_cast<size_t>(cached_.share * static_cast<double>(num_pages));
   if (cached_.t0_cap_bytes > 0) {
@@ -101,15 +101,15 @@ Status T1Reader::BeginSelected(bool keeps_stage) {
 template <typename Visitor>
 void T1Reader::ForEachT1Page(int stream, std::span<const RowRange> ranges,
                              const Visitor& visit) const {
-  const TokenTable& full = tables_->Of(layout_.GroupOf(stream)).full;
-  const std::span<const Slot> slots = full.slots();
+  const GroupTable& table = tables_->Of(layout_.GroupOf(stream));
+  const std::span<const Slot> slots = table.FullSlots();
   uint32_t last = ~uint32_t{0};
   for (const RowRange& range : ranges) {
     for (size_t row = range.begin; row < range.end; ++row) {
       const uint32_t page = slots[row].page();
       if (page == last) continue;
       last = page;
-      if (full.TierOf(page) == Tier::kT1) visit(page);
+      if (table.rows.TierOf(page) == Tier::kT1) visit(page);
     }
   }
 }
@@ -118,29 +118,26 @@ void T1Reader::ClearAddresses(int layer) const {
   if (!reads_selected_) return;
   for (int head = 0; head < layout_.NumKvHeads(layer); ++head) {
     const int stream = layout_.StreamOf(layer, head);
-    const TokenTable& full = tables_->Of(layout_.GroupOf(stream)).full;
-    for (size_t page = 0; page < full.page_end(); ++page) {
-      if (!full.HasPage(page) || full.TierOf(page) != Tier::kT1) continue;
+    tables_->Of(layout_.GroupOf(stream)).ForEachPage(Tier::kT1, [&](size_t page) {
       *pages_->StagedAddress(stream, page) = nullptr;
-    }
+    });
   }
 }
 
 void T1Reader::WantRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
   if (!reads_selected_) return;
   const int stream = layout_.StreamOf(layer, kv_head);
-  const RowRange all = {0, tables_->Of(layout_.GroupOf(stream)).full.slots().size()};
+  const RowRange all = {0, tables_->Of(layout_.GroupOf(stream)).FullSlots().size()};
   ForEachT1Page(stream, ranges.empty() ? std::span(&all, 1) : ranges, [&](uint32_t page) {
-    page_cache_->Want(pages_->IdOf(stream, Tier::kT1, page), pages_->StagedAddress(stream, page));
+    page_cache_->Want(pages_->IdOf(stream, page), pages_->StagedAddress(stream, page));
   });
 }
 
 void T1Reader::ForeseeRows(int layer, int kv_head, std::span<const RowRange> ranges) const {
   if (!reads_selected_) return;
   const int stream = layout_.StreamOf(layer, kv_head);
-  ForEachT1Page(stream, ranges, [&](uint32_t page) {
-    page_cache_->Foresee(pages_->IdOf(stream, Tier::kT1, page));
-  });
+  ForEachT1Page(stream, ranges,
+                [&](uint32_t page) { page_cache_->Foresee(pages_->IdOf(stream, page)); });
 }
 
 Status T1Reader::Begin(T1Reading reading) {
@@ -149,11 +146,11 @@ Status T1Reader::Begin(T1Reading reading) {
   reads_selected_ = reading == T1Reading::kSelected && page_cache_ != nullptr;
   reads_in_place_ = reading == T1Reading::kInPlace && pages_->T1HasAddresses();
   if (!IsStaged()) {
-    lent_.Find(tables_->all().front()->full, nullptr);
+    lent_.Find(*tables_->all().front(), nullptr);
     bytes_read_ = 0;
     for (const auto& table : tables_->all()) {
       if (reads_in_place_) table->SplitByTier();
-      bytes_read_ += table->full.num_pages(Tier::kT1) * layout_.NumStreamsOf(table->groups) *
+      bytes_read_ += table->rows.num_pages(Tier::kT1) * layout_.NumStreamsOf(table->groups) *
                      layout_.PageBytes(Tier::kT1);
     }
     return OkStatus();

@@ -94,7 +94,7 @@ class T1Reader {
     return reads_lent_ ? pages_with_lent_[stream] : pages_->stream(stream).pages;
   }
   [[nodiscard]] std::span<const Slot> SlotsOf(const GroupTable& table) const {
-    return reads_lent_ ? lent_.slots() : table.full.slots();
+    return reads_lent_ ? lent_.slots() : table.FullSlots();
   }
   // Returns how many pages the last step read from the lender's T0.
   [[nodiscard]] size_t num_lent_pages() const { return lent_.num_pages(); }

@@ -27,9 +27,9 @@
 namespace ebb {
 
 using PageId = uint32_t;
-// kNoPage is an id that no page has. An arena has at most 2^30 - 1 pages, so that PageRef can store
+// kNoPage is an id that no page has. An arena has at most 2^29 - 1 pages, so that PageRef can store
 // an id and two flags in 32 bits.
-inline constexpr PageId kNoPage = ~PageId{0} >> 2;
+inline constexpr PageId kNoPage = ~PageId{0} >> 3;
 
 static_assert(kExtentBytes % kDeviceMemoryStep == 0);
 

@@ -15,11 +15,10 @@ namespace ebb {
 class PageRef {
  public:
   PageRef() = default;
-  PageRef(Tier tier, PageId id) : id_(id), in_t1_(tier == Tier::kT1 ? 1 : 0) {}
+  PageRef(Tier tier, PageId id) : id_(id), tier_(static_cast<uint32_t>(tier)) {}
   [[nodiscard]] bool empty() const { return id_ == kNoPage; }
   [[nodiscard]] PageId id() const { return id_; }
-  // Returns kT0 or kT1. Unspecified for pages of T2, for which sequences keep separate lists.
-  [[nodiscard]] Tier tier() const { return in_t1_ != 0 ? Tier::kT1 : Tier::kT0; }
+  [[nodiscard]] Tier tier() const { return static_cast<Tier>(tier_); }
   [[nodiscard]] bool is_of_another() const { return is_of_another_ != 0; }
   [[nodiscard]] PageRef OfAnother() const {
     PageRef ref = *this;
@@ -28,8 +27,8 @@ class PageRef {
   }
 
  private:
-  uint32_t id_ : 30 = kNoPage;
-  uint32_t in_t1_ : 1 = 0;
+  uint32_t id_ : 29 = kNoPage;
+  uint32_t tier_ : 2 = 0;
   uint32_t is_of_another_ : 1 = 0;
 };
 

@@ -33,9 +33,13 @@ size_t NumFirstRowsInT2(const GroupTables& tables, size_t num_full) {
   size_t num_rows = std::numeric_limits<size_t>::max();
   for (const auto& table : tables.all()) {
     if (table->NumFirstRows() < num_full) return 0;
-    const std::span<const Position> in_t2 = table->compressed.positions();
+    const std::span<const Position> positions = table->rows.positions();
+    const std::span<const uint32_t> in_t2 = table->CompressedIndices();
     size_t count = 0;
-    while (count < in_t2.size() && in_t2[count] == static_cast<Position>(num_full + count)) ++count;
+    while (count < in_t2.size() &&
+           positions[in_t2[count]] == static_cast<Position>(num_full + count)) {
+      ++count;
+    }
     num_rows = std::min(num_rows, num_full + count);
   }
   return num_rows;

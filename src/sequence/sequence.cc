@@ -30,7 +30,7 @@ MoveAccounting Since(const MoveAccounting& before, const MoveAccounting& now) {
 int64_t NumRows(const SequenceCache& cache) {
   size_t num_rows = 0;
   for (const auto& table : cache.tables().all()) {
-    num_rows += table->num_rows() * cache.layout().NumStreamsOf(table->groups);
+    num_rows += table->rows.num_rows() * cache.layout().NumStreamsOf(table->groups);
   }
   return static_cast<int64_t>(num_rows);
 }
@@ -124,8 +124,8 @@ int Sequence::LongestStep() const {
   // After a roll-back T2 may hold rows that a step of several tokens would have to hide.
   const Position decided = next() - placement->DecidedAfter();
   for (const auto& table : cache_.tables().all()) {
-    const std::span<const Position> in_t2 = table->compressed.positions();
-    if (!in_t2.empty() && in_t2.back() >= decided) return 1;
+    const std::span<const uint32_t> in_t2 = table->CompressedIndices();
+    if (!in_t2.empty() && table->rows.positions()[in_t2.back()] >= decided) return 1;
   }
   return placement->LongestStep();
 }

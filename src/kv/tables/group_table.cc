@@ -4,28 +4,8 @@
 
 namespace ebb {
 
-void GroupTable::Split(std::span<const uint32_t> rows, std::vector<uint32_t>* of_full,
-                       std::vector<uint32_t>* of_compressed) const {
-  of_full->clear();
-  of_compressed->clear();
-  if (compressed.num_rows() == 0) {
-    of_full->assign(rows.begin(), rows.end());
-    return;
-  }
-  auto at = full_rows.begin();
-  for (const uint32_t row : rows) {
-    at = std::lower_bound(at, full_rows.end(), row);
-    const auto before = static_cast<uint32_t>(at - full_rows.begin());
-    if (at != full_rows.end() && *at == row) {
-      of_full->push_back(before);
-    } else {
-      of_compressed->push_back(row - before);
-    }
-  }
-}
-
 size_t GroupTable::NumFirstRows() const {
-  const std::span<const Position> all = full.positions();
+  const std::span<const Position> all = FullPositions();
   // Positions ascend, so a position that equals its index has no gap before it, and bisection finds
   // the first gap.
   size_t low = 0, high = all.size();
@@ -37,39 +17,63 @@ size_t GroupTable::NumFirstRows() const {
   return low;
 }
 
-void GroupTable::ReserveMerged(size_t num_rows) {
-  if (compressed.num_rows() == 0) return;
-  GrowTo(&positions, positions.size() + num_rows);
-  GrowTo(&full_rows, full_rows.size() + num_rows);
+void GroupTable::ReserveRows(size_t num_rows) {
+  rows.ReserveRows(num_rows);
+  if (!HasCompressed()) return;
+  const size_t total = full_.slots.size() + num_rows;
+  GrowTo(&full_.slots, total);
+  GrowTo(&full_.indices, total);
+  GrowTo(&full_positions_, total);
+  if (!full_last_visible_.empty()) GrowTo(&full_last_visible_, total);
 }
 
-void GroupTable::AppendMerged(Position first, size_t num_rows) {
-  if (compressed.num_rows() == 0) return;
-  for (size_t i = 0; i < num_rows; ++i) {
-    full_rows.push_back(static_cast<uint32_t>(positions.size()));
-    positions.push_back(first + static_cast<Position>(i));
+void GroupTable::Append(Position first, size_t num_rows, std::vector<TablePage>* added) {
+  ReserveRows(num_rows);
+  const size_t before = rows.num_rows();
+  rows.Append(first, num_rows, added);
+  if (!HasCompressed()) return;
+  for (size_t i = before; i < rows.num_rows(); ++i) {
+    full_.slots.push_back(rows.slots()[i]);
+    full_.indices.push_back(static_cast<uint32_t>(i));
+    full_positions_.push_back(rows.positions()[i]);
+    if (!full_last_visible_.empty()) full_last_visible_.push_back(kVisibleForEver);
   }
 }
 
-void GroupTable::MergePositions() {
-  positions.clear();
-  full_rows.clear();
-  compressed_rows.clear();
-  if (compressed.num_rows() == 0) return;
-  GrowTo(&positions, num_rows());
-  GrowTo(&full_rows, full.num_rows());
-  GrowTo(&compressed_rows, compressed.num_rows());
-  const auto a = full.positions();
-  const auto b = compressed.positions();
-  for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
-    const auto row = static_cast<uint32_t>(positions.size());
-    if (j == b.size() || (i < a.size() && a[i] < b[j])) {
-      positions.push_back(a[i++]);
-      full_rows.push_back(row);
-    } else {
-      positions.push_back(b[j++]);
-      compressed_rows.push_back(row);
-    }
+void GroupTable::SetLastVisible(uint32_t index, Position last) {
+  rows.SetLastVisible(index, last);
+  if (!HasCompressed()) return;
+  if (rows.last_visible().empty()) return full_last_visible_.clear();
+  if (full_last_visible_.empty()) full_last_visible_.resize(full_.slots.size(), kVisibleForEver);
+  const auto at = std::ranges::lower_bound(full_.indices, index);
+  full_last_visible_[static_cast<size_t>(at - full_.indices.begin())] = last;
+}
+
+void GroupTable::ListFormats() {
+  for (RowsOfFormat* list : {&full_, &compressed_}) {
+    list->slots.clear();
+    list->indices.clear();
+  }
+  full_positions_.clear();
+  full_last_visible_.clear();
+  if (!HasCompressed()) return;
+  const size_t num_full = rows.num_full_rows(), num_compressed = rows.num_rows(Tier::kT2);
+  const std::span<const Position> last_visible = rows.last_visible();
+  GrowTo(&full_.slots, num_full);
+  GrowTo(&full_.indices, num_full);
+  GrowTo(&full_positions_, num_full);
+  if (!last_visible.empty()) GrowTo(&full_last_visible_, num_full);
+  GrowTo(&compressed_.slots, num_compressed);
+  GrowTo(&compressed_.indices, num_compressed);
+  const std::span<const Slot> slots = rows.slots();
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    const bool is_full = rows.TierOf(slots[i]) != Tier::kT2;
+    RowsOfFormat& list = is_full ? full_ : compressed_;
+    list.slots.push_back(slots[i]);
+    list.indices.push_back(i);
+    if (!is_full) continue;
+    full_positions_.push_back(rows.positions()[i]);
+    if (!last_visible.empty()) full_last_visible_.push_back(last_visible[i]);
   }
 }
 
@@ -78,28 +82,32 @@ void GroupTable::SplitByTier() {
     of_tier.slots.clear();
     of_tier.indices.clear();
   }
-  const auto slots = full.slots();
+  const std::span<const Slot> slots = rows.slots();
   for (uint32_t i = 0; i < slots.size(); ++i) {
-    RowsOfTier& of_tier = by_tier[static_cast<size_t>(full.TierOf(slots[i].page()))];
-    of_tier.slots.push_back(slots[i]);
-    of_tier.indices.push_back(full_rows.empty() ? i : full_rows[i]);
+    const Tier tier = rows.TierOf(slots[i]);
+    if (tier == Tier::kT2) continue;
+    by_tier[static_cast<size_t>(tier)].slots.push_back(slots[i]);
+    by_tier[static_cast<size_t>(tier)].indices.push_back(i);
   }
 }
 
 size_t GroupTable::BytesFor(const TableSize& size, size_t num_groups) {
-  size_t bytes = sizeof(GroupTable) - 2 * sizeof(TokenTable) + num_groups * sizeof(int) +
-                 TokenTable::BytesFor(size.full_rows, size.full_pages) +
-                 TokenTable::BytesFor(size.compressed_rows, size.compressed_pages);
+  const size_t bytes = sizeof(GroupTable) - sizeof(TokenTable) + num_groups * sizeof(int) +
+                       TokenTable::BytesFor(size.full_rows + size.compressed_rows,
+                                            size.full_pages + size.compressed_pages);
   if (size.compressed_rows == 0) return bytes;
-  return bytes + MappedBytes<Position>(size.full_rows + size.compressed_rows) +
-         MappedBytes<uint32_t>(size.full_rows) + MappedBytes<uint32_t>(size.compressed_rows);
+  return bytes + MappedBytes<Slot>(size.full_rows) + MappedBytes<uint32_t>(size.full_rows) +
+         MappedBytes<Position>(size.full_rows) + MappedBytes<Slot>(size.compressed_rows) +
+         MappedBytes<uint32_t>(size.compressed_rows);
 }
 
 size_t GroupTable::table_bytes() const {
-  size_t bytes = sizeof(GroupTable) - 2 * sizeof(TokenTable) + full.table_bytes() +
-                 compressed.table_bytes() + groups.capacity() * sizeof(int) +
-                 positions.capacity() * sizeof(Position) +
-                 (full_rows.capacity() + compressed_rows.capacity()) * sizeof(uint32_t);
+  size_t bytes = sizeof(GroupTable) - sizeof(TokenTable) + rows.table_bytes() +
+                 groups.capacity() * sizeof(int) +
+                 (full_positions_.capacity() + full_last_visible_.capacity()) * sizeof(Position);
+  for (const RowsOfFormat* list : {&full_, &compressed_}) {
+    bytes += list->slots.capacity() * sizeof(Slot) + list->indices.capacity() * sizeof(uint32_t);
+  }
   for (const RowsOfTier& of_tier : by_tier) {
     bytes +=
         of_tier.slots.capacity() * sizeof(Slot) + of_tier.indices.capacity() * sizeof(uint32_t);
@@ -108,18 +116,13 @@ size_t GroupTable::table_bytes() const {
 }
 
 Status GroupTable::Validate() const {
-  EBB_RETURN_IF_ERROR(full.Validate());
-  EBB_RETURN_IF_ERROR(compressed.Validate());
-  if (compressed.num_rows() == 0) {
-    return positions.empty() && full_rows.empty()
-               ? OkStatus()
-               : Internal("positions are merged although T2 is empty");
-  }
+  EBB_RETURN_IF_ERROR(rows.Validate());
   GroupTable fresh = *this;
-  fresh.MergePositions();
-  const bool same = fresh.positions == positions && fresh.full_rows == full_rows &&
-                    fresh.compressed_rows == compressed_rows;
-  return same ? OkStatus() : Internal("merged positions are stale");
+  fresh.ListFormats();
+  const bool same = fresh.full_ == full_ && fresh.compressed_ == compressed_ &&
+                    fresh.full_positions_ == full_positions_ &&
+                    fresh.full_last_visible_ == full_last_visible_;
+  return same ? OkStatus() : Internal("the lists of rows by format are stale");
 }
 
 }  // namespace ebb

@@ -1,7 +1,8 @@
 // Holds the rows of groups that have the same rows.
 //
-// Invariants: (1) a position is in the full or in the compressed table, never in both; (2) the
-// merged lists contain the rows of both tables, and are empty while T2 has no rows.
+// One TokenTable has the rows of all tiers. A kernel reads rows of one format at a time, so while
+// T2 has rows, the table also lists the full rows (T0 and T1) and the compressed ones (T2)
+// separately; while T2 has none, all rows are full and nothing is listed twice.
 #ifndef EBB_KV_GROUP_TABLE_H_
 #define EBB_KV_GROUP_TABLE_H_
 
@@ -21,14 +22,11 @@ struct TableSize {
   size_t compressed_rows = 0, compressed_pages = 0;
 };
 
-struct GroupTable {
-  TokenTable full;          // in T0 and T1
-  TokenTable compressed;    // in T2
+class GroupTable {
+ public:
+  TokenTable rows;
   std::vector<int> groups;  // ascending
-  // positions lists all rows in order of position; full_rows and compressed_rows hold the indices,
-  // in `positions`, of the rows of either table.
-  MappedArray<Position> positions;
-  MappedArray<uint32_t> full_rows, compressed_rows;
+
   // RowsOfTier lists the full rows of T0 or of T1, for a step that attends to each tier separately.
   struct RowsOfTier {
     std::vector<Slot> slots;
@@ -36,50 +34,60 @@ struct GroupTable {
   };
   std::array<RowsOfTier, 2> by_tier;
 
-  [[nodiscard]] std::span<const Position> AllPositions() const {
-    return compressed.num_rows() == 0 ? full.positions() : std::span<const Position>(positions);
+  // Returns the slots of the full rows, in order of position.
+  [[nodiscard]] std::span<const Slot> FullSlots() const {
+    return HasCompressed() ? std::span<const Slot>(full_.slots) : rows.slots();
   }
-  [[nodiscard]] size_t num_rows() const { return full.num_rows() + compressed.num_rows(); }
-  [[nodiscard]] TokenTable& TableOf(Tier tier) { return tier == Tier::kT2 ? compressed : full; }
-  [[nodiscard]] const TokenTable& TableOf(Tier tier) const {
-    return tier == Tier::kT2 ? compressed : full;
+  [[nodiscard]] std::span<const Position> FullPositions() const {
+    return HasCompressed() ? std::span<const Position>(full_positions_) : rows.positions();
   }
-  [[nodiscard]] size_t NumRows(Tier tier) const {
-    return tier == Tier::kT2 ? compressed.num_rows() : full.num_rows(tier);
+  // Returns the last position to which each full row is visible; empty while none is hidden.
+  [[nodiscard]] std::span<const Position> FullLastVisible() const {
+    return HasCompressed() ? std::span<const Position>(full_last_visible_) : rows.last_visible();
   }
-  [[nodiscard]] size_t NumPages(Tier tier) const {
-    return tier == Tier::kT2 ? compressed.num_pages() : full.num_pages(tier);
-  }
-  [[nodiscard]] size_t num_sealed() const { return full.num_sealed() + compressed.num_sealed(); }
+  // Returns the indices, among all rows, of the full rows; empty while T2 has no rows.
+  [[nodiscard]] std::span<const uint32_t> FullIndices() const { return full_.indices; }
+  [[nodiscard]] std::span<const Slot> CompressedSlots() const { return compressed_.slots; }
+  [[nodiscard]] std::span<const uint32_t> CompressedIndices() const { return compressed_.indices; }
+  [[nodiscard]] bool HasCompressed() const { return rows.num_rows(Tier::kT2) > 0; }
+  // Returns how many of the first positions have a row in T0 or T1, without a gap.
+  [[nodiscard]] size_t NumFirstRows() const;
   // Calls visit(page) for the present pages of a tier, in ascending order.
   template <typename Visit>
   void ForEachPage(Tier tier, const Visit& visit) const {
-    const TokenTable& table = TableOf(tier);
-    for (size_t page = 0; page < table.page_end(); ++page) {
-      if (table.HasPage(page) && (tier == Tier::kT2 || table.TierOf(page) == tier)) visit(page);
+    for (size_t page = 0; page < rows.page_end(); ++page) {
+      if (rows.HasPage(page, tier)) visit(page);
     }
   }
-  // Returns how many of the first positions have a row in T0 or T1, without a gap.
-  [[nodiscard]] size_t NumFirstRows() const;
-  // Translates ascending indices of all rows into indices within the two tables.
-  void Split(std::span<const uint32_t> rows, std::vector<uint32_t>* of_full,
-             std::vector<uint32_t>* of_compressed) const;
 
-  // Allocates memory in the merged lists for `num_rows` more full rows.
-  void ReserveMerged(size_t num_rows);
-  // Adds the full rows at positions first, first + 1, ... to the end of the merged lists.
-  void AppendMerged(Position first, size_t num_rows);
-  // Rebuilds the merged lists. Called after any other change of the tables.
-  void MergePositions();
+  // Allocates memory for `num_rows` more full rows, so that Append() allocates nothing.
+  void ReserveRows(size_t num_rows);
+  // Appends rows; see TokenTable::Append().
+  void Append(Position first, size_t num_rows, std::vector<TablePage>* added);
+  // Hides a row; see TokenTable::SetLastVisible().
+  void SetLastVisible(uint32_t index, Position last);
+  // Lists the rows by format. Called after any other change of `rows`.
+  void ListFormats();
   // Fills `by_tier`.
   void SplitByTier();
 
   // Returns the most bytes of a table of `num_groups` groups that no step reads by tier.
   [[nodiscard]] static size_t BytesFor(const TableSize& size, size_t num_groups);
   [[nodiscard]] size_t table_bytes() const;
-  // Returns Internal if a table is inconsistent or the merged lists are stale, for tests; takes
-  // O(rows).
+  // Returns Internal if the table is inconsistent or the lists by format are stale, for tests;
+  // takes O(rows).
   [[nodiscard]] Status Validate() const;
+
+ private:
+  struct RowsOfFormat {
+    MappedArray<Slot> slots;        // in order of position
+    MappedArray<uint32_t> indices;  // among all rows
+    bool operator==(const RowsOfFormat&) const = default;
+  };
+
+  RowsOfFormat full_, compressed_;
+  MappedArray<Position> full_positions_;     // [rows of full_]
+  MappedArray<Position> full_last_visible_;  // [rows of full_], or empty
 };
 
 }  // namespace ebb

@@ -37,19 +37,18 @@ void GroupTables::Replace(Tables tables) {
 
 // Fetches the arrays of this group, and the addresses of the next group's arrays.
 void GroupTables::FetchForRemoval(int group) const {
-  Of(group).full.FetchAhead();
+  Of(group).rows.FetchAhead();
   if (group + 1 < num_groups()) FetchAhead(std::span<const GroupTable>(&Of(group + 1), 1));
 }
 
 size_t GroupTables::max_rows() const {
   size_t num_rows = 0;
-  for (const auto& table : tables_) num_rows = std::max(num_rows, table->num_rows());
+  for (const auto& table : tables_) num_rows = std::max(num_rows, table->rows.num_rows());
   return num_rows;
 }
 
 bool GroupTables::HasCompressedRows() const {
-  return std::ranges::any_of(tables_,
-                             [](const auto& table) { return table->compressed.num_rows() > 0; });
+  return std::ranges::any_of(tables_, [](const auto& table) { return table->HasCompressed(); });
 }
 
 size_t GroupTables::table_bytes() const {

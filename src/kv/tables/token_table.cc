@@ -5,6 +5,7 @@
 #include "src/kv/tables/token_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,6 @@ namespace ebb {
 namespace {
 
 static_assert(kRowsPerPage == 64, "a page's slots are the bits of a word");
-constexpr Slot kNoSlot(~uint32_t{0});
 
 template <typename T>
 void EraseAt(MappedArray<T>* array, std::span<const uint32_t> removed) {
@@ -32,13 +32,6 @@ void EraseAt(MappedArray<T>* array, std::span<const uint32_t> removed) {
 }
 
 template <typename T>
-void KeepOnly(MappedArray<T>* array, std::span<const uint32_t> kept) {
-  if (array->empty()) return;
-  for (size_t i = 0; i < kept.size(); ++i) (*array)[i] = (*array)[kept[i]];
-  array->resize(kept.size());
-}
-
-template <typename T>
 size_t BytesOf(const MappedArray<T>& array) {
   return array.capacity() * sizeof(T);
 }
@@ -49,7 +42,7 @@ size_t TokenTable::BytesFor(size_t num_rows, size_t num_pages) {
   const size_t words = (num_pages + 63) / 64;
   return sizeof(TokenTable) + MappedBytes<Slot>(num_rows) + MappedBytes<Position>(num_rows) +
          MappedBytes<uint64_t>(num_pages) + MappedBytes<Tier>(num_pages) +
-         2 * MappedBytes<uint64_t>(words);
+         kTiers.size() * MappedBytes<uint64_t>(words);
 }
 
 size_t TokenTable::PagesNeeded(size_t num_rows, Tier tier) const {
@@ -62,7 +55,7 @@ void TokenTable::ReserveRows(size_t num_rows) {
   GrowTo(&slots_, total);
   GrowTo(&positions_, total);
   if (!last_visible_.empty()) GrowTo(&last_visible_, total);
-  // Reserves for both tiers, since either may get the new pages.
+  // Reserves for all tiers, since any may get the new pages.
   const size_t page_end = used_.size() + PagesFor(num_rows);
   GrowTo(&used_, page_end);
   GrowTo(&tier_of_, page_end);
@@ -105,7 +98,7 @@ Slot TokenTable::TakeSlot(Tier tier, std::vector<TablePage>* added) {
   const int row = std::countr_one(used_[page]);
   used_[page] |= uint64_t{1} << row;
   ++num_rows_[Index(tier)];
-  ++num_slots_taken_;
+  if (tier != Tier::kT2) ++num_slots_taken_;
   if (used_[page] == kFull) SetOpen(page, false);
   return {static_cast<uint32_t>(page), static_cast<uint32_t>(row)};
 }
@@ -120,45 +113,12 @@ void TokenTable::Append(Position first, size_t num_rows, std::vector<TablePage>*
   }
 }
 
-void TokenTable::Insert(std::span<const Position> positions, Tier tier,
-                        std::vector<TablePage>* added) {
-  if (positions.empty()) return;
-  const size_t old_rows = slots_.size();
-  const size_t total = old_rows + positions.size();
-  ReserveRows(positions.size());
-  slots_.resize(total);
-  positions_.resize(total);
-  if (!last_visible_.empty()) last_visible_.resize(total, kVisibleForEver);
-  // Copies from the end, so that old rows move up over entries that have been read already.
-  size_t from = old_rows;
-  size_t next = positions.size();
-  for (size_t to = total; next > 0;) {
-    --to;
-    if (from > 0 && positions_[from - 1] > positions[next - 1]) {
-      --from;
-      positions_[to] = positions_[from];
-      slots_[to] = slots_[from];
-      if (!last_visible_.empty()) last_visible_[to] = last_visible_[from];
-    } else {
-      --next;
-      assert(from == 0 || positions_[from - 1] != positions[next]);
-      positions_[to] = positions[next];
-      slots_[to] = kNoSlot;
-      if (!last_visible_.empty()) last_visible_[to] = kVisibleForEver;
-    }
-  }
-  // Assigns slots in order of position, so that rows at adjacent positions are adjacent in memory.
-  for (size_t row = from; row < total; ++row) {
-    if (slots_[row] == kNoSlot) slots_[row] = TakeSlot(tier, added);
-  }
-}
-
 void TokenTable::Relocate(std::span<const uint32_t> rows, Tier tier, std::vector<SlotMove>* moves,
                           std::vector<TablePage>* added, std::vector<TablePage>* freed) {
   ReserveRows(rows.size());
   const size_t first = moves->size();
   for (const uint32_t row : rows) {
-    assert(tier_of_[slots_[row].page()] != tier);
+    assert(TierOf(slots_[row]) != tier);
     const SlotMove move = {.from = slots_[row], .to = TakeSlot(tier, added)};
     slots_[row] = move.to;
     moves->push_back(move);
@@ -216,23 +176,6 @@ void TokenTable::Remove(std::span<const uint32_t> removed, std::vector<TablePage
   ShrinkArrays();
 }
 
-void TokenTable::Retain(std::span<const uint32_t> kept, std::vector<TablePage>* freed) {
-  assert(kept.empty() || kept.back() < slots_.size());
-  size_t next = 0;
-  for (uint32_t index = 0; index < slots_.size(); ++index) {
-    if (next < kept.size() && kept[next] == index) {
-      ++next;
-    } else {
-      FreeRow(index, freed);
-    }
-  }
-  assert(next == kept.size() && "indices must ascend strictly");
-  KeepOnly(&slots_, kept);
-  KeepOnly(&positions_, kept);
-  KeepOnly(&last_visible_, kept);
-  ShrinkArrays();
-}
-
 void TokenTable::TruncateTo(Position end, std::vector<TablePage>* freed) {
   const auto num_left = static_cast<size_t>(
       std::lower_bound(positions_.begin(), positions_.end(), end) - positions_.begin());
@@ -246,6 +189,7 @@ void TokenTable::TruncateTo(Position end, std::vector<TablePage>* freed) {
 
 void TokenTable::SetLastVisible(uint32_t index, Position last) {
   assert(index < slots_.size());
+  assert(last == kVisibleForEver || TierOf(slots_[index]) != Tier::kT2);
   if (last_visible_.empty()) {
     if (last == kVisibleForEver) return;
     GrowTo(&last_visible_, slots_.capacity());
@@ -294,7 +238,7 @@ void TokenTable::FetchAhead() const {
 size_t TokenTable::table_bytes() const {
   return sizeof(*this) + BytesOf(slots_) + BytesOf(positions_) + BytesOf(last_visible_) +
          BytesOf(used_) + BytesOf(tier_of_) + BytesOf(open_[0]) + BytesOf(open_[1]) +
-         BytesOf(sealed_);
+         BytesOf(open_[2]) + BytesOf(sealed_);
 }
 
 Status TokenTable::Validate() const {
@@ -311,13 +255,15 @@ Status TokenTable::Validate() const {
     }
     used[page] |= bit;
   }
-  std::array<size_t, 2> num_pages = {};
-  std::array<size_t, 2> num_rows = {};
-  std::array<size_t, 2> num_closed = {};
+  std::array<size_t, kTiers.size()> num_pages = {};
+  std::array<size_t, kTiers.size()> num_rows = {};
+  std::array<size_t, kTiers.size()> num_closed = {};
   size_t num_sealed = 0;
   for (size_t page = 0; page < used.size(); ++page) {
     const uint64_t bit = uint64_t{1} << page % 64;
-    const bool elsewhere = (open_[1 - Index(tier_of_[page])][page / 64] & bit) != 0;
+    const bool elsewhere = std::ranges::any_of(kTiers, [&](Tier tier) {
+      return tier != tier_of_[page] && (open_[Index(tier)][page / 64] & bit) != 0;
+    });
     if (used[page] != used_[page] || elsewhere || IsOpen(page) != HasOpenSlot(page) ||
         (IsSealed(page) && used[page] == 0)) {
       return Internal(fmt::format("the free slots of page {} are wrong", page));
@@ -329,14 +275,14 @@ Status TokenTable::Validate() const {
     num_closed[Index(tier_of_[page])] += kRowsPerPage - std::popcount(used[page]);
   }
   if (num_sealed != num_sealed_ || num_closed != num_closed_) {
-    return Internal(fmt::format("{} sealed pages have {} + {} free slots, {} with {} + {} counted",
-                                num_sealed, num_closed[0], num_closed[1], num_sealed_,
-                                num_closed_[0], num_closed_[1]));
+    return Internal(fmt::format("{} sealed pages have {} free slots, {} with {} counted",
+                                num_sealed, fmt::join(num_closed, " + "), num_sealed_,
+                                fmt::join(num_closed_, " + ")));
   }
   if (num_pages != num_pages_ || num_rows != num_rows_) {
-    return Internal(fmt::format("{} + {} pages hold {} + {} rows, {} + {} and {} + {} were counted",
-                                num_pages[0], num_pages[1], num_rows[0], num_rows[1], num_pages_[0],
-                                num_pages_[1], num_rows_[0], num_rows_[1]));
+    return Internal(fmt::format("{} pages hold {} rows, {} and {} were counted",
+                                fmt::join(num_pages, " + "), fmt::join(num_rows, " + "),
+                                fmt::join(num_pages_, " + "), fmt::join(num_rows_, " + ")));
   }
   const auto hidden = last_visible_.size() -
                       std::count(last_visible_.begin(), last_visible_.end(), kVisibleForEver);

@@ -3,8 +3,9 @@
 // begin to differ while every page stays where it is.
 //
 // A page index is present while at least one of its slots holds a row; while present, the page
-// stays in one tier, T0 or T1. Functions report the indices that join or leave, so that the owner
-// can allocate or free the pages in every stream.
+// stays in one tier, which decides the place and the format of its rows: T0 and T1 hold full rows,
+// T2 holds compressed ones. Functions report the indices that join or leave, so that the owner can
+// allocate or free the pages in every stream.
 //
 // A sealed page is one whose memory other caches may read too: its rows can be removed, but no row
 // is added to it or moved within it until it is unsealed.
@@ -41,7 +42,7 @@ inline constexpr Slot kSpareSlot(~uint32_t{0});
 // rows in the order of their slots.
 struct TokenTableState {
   struct Page {
-    Tier tier = Tier::kT0;  // or kT1
+    Tier tier = Tier::kT0;  // or kT1, kT2
     uint64_t used = 0;      // bit r: row r of the page is there
   };
   std::vector<Page> pages;
@@ -51,6 +52,8 @@ struct TokenTableState {
 
 class TokenTable {
  public:
+  static constexpr std::array<Tier, 3> kTiers = {Tier::kT0, Tier::kT1, Tier::kT2};
+
   // Returns the most bytes of a table with `num_rows` rows and `num_pages` pages, none of them
   // hidden.
   [[nodiscard]] static size_t BytesFor(size_t num_rows, size_t num_pages);
@@ -62,19 +65,14 @@ class TokenTable {
   // Appends rows at positions first, first + 1, ... in T0. They get the lowest free slots, then new
   // pages, whose indices are appended to `added`. REQUIRES: first > every position.
   void Append(Position first, size_t num_rows, std::vector<TablePage>* added);
-  // Inserts rows at these ascending positions into `tier`. REQUIRES: the table has none of the
-  // positions.
-  void Insert(std::span<const Position> positions, Tier tier, std::vector<TablePage>* added);
   // Moves the rows at these ascending indices to slots in `tier`, and appends each move to `moves`.
   // The owner must copy the rows before it frees the pages in `freed`. REQUIRES: none of the rows
   // is in `tier`.
   void Relocate(std::span<const uint32_t> rows, Tier tier, std::vector<SlotMove>* moves,
                 std::vector<TablePage>* added, std::vector<TablePage>* freed);
 
-  // Removes all rows except those at the ascending indices `kept`. Like the other functions that
-  // remove rows, appends the pages that become empty to `freed`.
-  void Retain(std::span<const uint32_t> kept, std::vector<TablePage>* freed);
-  // Removes the rows at these ascending indices.
+  // Removes the rows at these ascending indices. Like the other functions that remove rows, appends
+  // the pages that become empty to `freed`.
   void Remove(std::span<const uint32_t> removed, std::vector<TablePage>* freed);
   // Removes every row at position `end` and later.
   void TruncateTo(Position end, std::vector<TablePage>* freed);
@@ -84,14 +82,16 @@ class TokenTable {
   void Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* moves,
                std::vector<TablePage>* freed);
   // Returns how many rows received a new slot since CountStrays(). CountStrays() counts the rows
-  // whose slot does not closely follow that of the previous row; it takes O(rows).
+  // whose slot does not closely follow that of the previous row; it takes O(rows). Both ignore T2.
   [[nodiscard]] size_t num_slots_taken() const { return num_slots_taken_; }
   size_t CountStrays();
-  // Sorts the rows: assigns slots in order of position. Appends the moves in an executable order,
-  // in which at most one row at a time waits in kSpareSlot. If it throws, nothing has changed.
-  // REQUIRES: no rows in T1, no sealed page.
+  // Sorts the rows of T0: assigns slots in order of position. Appends the moves in an executable
+  // order, in which at most one row at a time waits in kSpareSlot. If it throws, nothing has
+  // changed. REQUIRES: no rows in T1, no sealed page.
   void Sort(std::vector<SlotMove>* moves);
 
+  // Hides row `index` from queries after `last`; kVisibleForEver shows it to all. REQUIRES: a row
+  // that is hidden is not in T2.
   void SetLastVisible(uint32_t index, Position last);
 
   // Allocates memory, so that Seal() cannot fail for any present page.
@@ -115,17 +115,24 @@ class TokenTable {
   Status Restore(const TokenTableState& state, std::vector<TablePage>* added);
 
   [[nodiscard]] size_t num_rows() const { return slots_.size(); }
-  [[nodiscard]] size_t num_pages() const { return num_pages_[0] + num_pages_[1]; }
+  // Returns the rows of T0 and T1.
+  [[nodiscard]] size_t num_full_rows() const { return num_rows_[0] + num_rows_[1]; }
+  [[nodiscard]] size_t num_pages() const { return num_pages_[0] + num_pages_[1] + num_pages_[2]; }
   [[nodiscard]] size_t num_pages(Tier tier) const { return num_pages_[Index(tier)]; }
   [[nodiscard]] size_t num_rows(Tier tier) const { return num_rows_[Index(tier)]; }
   // Returns one more than the largest index of a present page.
   [[nodiscard]] size_t page_end() const { return used_.size(); }
   [[nodiscard]] bool HasPage(size_t page) const { return page < used_.size() && used_[page] != 0; }
+  // Returns whether the page is present and in this tier.
+  [[nodiscard]] bool HasPage(size_t page, Tier tier) const {
+    return HasPage(page) && tier_of_[page] == tier;
+  }
   // Returns the rows of the page that exist, as a mask: bit r is row r. REQUIRES: the page is
   // present.
   [[nodiscard]] uint64_t UsedRows(size_t page) const { return used_[page]; }
   // Returns the tier of a page. REQUIRES: the page is present.
   [[nodiscard]] Tier TierOf(size_t page) const { return tier_of_[page]; }
+  [[nodiscard]] Tier TierOf(Slot slot) const { return tier_of_[slot.page()]; }
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] std::span<const Position> positions() const { return positions_; }
   // Returns the last position to which each row is visible; empty while no row is hidden from any.
@@ -158,16 +165,16 @@ class TokenTable {
   MappedArray<Position> positions_;     // [num_rows], strictly ascending
   MappedArray<Position> last_visible_;  // [num_rows], or empty
   MappedArray<uint64_t> used_;          // [page_end]; bit r of page p: slot 64 p + r holds a row
-  MappedArray<Tier> tier_of_;           // [page_end]: kT0 or kT1
+  MappedArray<Tier> tier_of_;           // [page_end]
   MappedArray<uint64_t> sealed_;        // bit p: page p is sealed; empty while none is
   // Marks, by tier, the pages that are present, not sealed, and have a free slot; bit p is page p.
-  std::array<MappedArray<uint64_t>, 2> open_;
-  std::array<size_t, 2> num_pages_ = {};   // present, by tier
-  std::array<size_t, 2> num_rows_ = {};    // by tier
-  std::array<size_t, 2> num_closed_ = {};  // by tier: free slots of sealed pages
-  size_t num_sealed_ = 0;                  // pages
-  size_t num_hidden_later_ = 0;            // entries of last_visible_ other than kVisibleForEver
-  size_t num_slots_taken_ = 0;             // see num_slots_taken()
+  std::array<MappedArray<uint64_t>, kTiers.size()> open_;
+  std::array<size_t, kTiers.size()> num_pages_ = {};   // present, by tier
+  std::array<size_t, kTiers.size()> num_rows_ = {};    // by tier
+  std::array<size_t, kTiers.size()> num_closed_ = {};  // by tier: free slots of sealed pages
+  size_t num_sealed_ = 0;                              // pages
+  size_t num_hidden_later_ = 0;  // entries of last_visible_ other than kVisibleForEver
+  size_t num_slots_taken_ = 0;   // see num_slots_taken()
 };
 
 }  // namespace ebb

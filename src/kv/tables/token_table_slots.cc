@@ -48,7 +48,7 @@ void TokenTable::Compact(Tier tier, size_t max_rows, std::vector<SlotMove>* move
     freed->push_back({page, tier});
   }
   RenameSlots(*moves);
-  num_slots_taken_ += moves->size();
+  if (tier != Tier::kT2) num_slots_taken_ += moves->size();
   for (const uint32_t page : pages) SetOpen(page, used_[page] != 0 && used_[page] != kFull);
   ShrinkArrays();
 }
@@ -64,9 +64,12 @@ void TokenTable::RenameSlots(std::span<const SlotMove> moves) {
 size_t TokenTable::CountStrays() {
   num_slots_taken_ = 0;
   size_t strays = 0;
-  for (size_t i = 1; i < slots_.size(); ++i) {
+  const Slot* before = nullptr;
+  for (const Slot& slot : slots_) {
+    if (TierOf(slot) == Tier::kT2) continue;
     // A lower slot wraps around to a large difference, and counts as a stray.
-    strays += slots_[i].value - slots_[i - 1].value - 1 >= kNearSlots ? 1 : 0;
+    if (before != nullptr && slot.value - before->value - 1 >= kNearSlots) ++strays;
+    before = &slot;
   }
   return strays;
 }
@@ -81,7 +84,9 @@ void TokenTable::Sort(std::vector<SlotMove>* moves) {
   std::iota(source.begin(), source.end(), Slot());
   auto slot = slots_.begin();
   for (size_t page = 0; page < used_.size(); ++page) {
+    if (tier_of_[page] == Tier::kT2) continue;
     for (uint64_t rows = used_[page]; rows != 0; rows &= rows - 1) {
+      while (TierOf(*slot) == Tier::kT2) ++slot;
       const Slot to(static_cast<uint32_t>(page), static_cast<uint32_t>(std::countr_zero(rows)));
       source[to.value] = std::exchange(*slot++, to);
     }

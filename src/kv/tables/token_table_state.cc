@@ -15,8 +15,8 @@ Status CheckPages(const TokenTableState& state) {
   size_t num_rows = 0;
   for (const TokenTableState::Page& page : state.pages) {
     if (page.used == 0) return InvalidArgument("a page without rows");
-    if (page.tier != Tier::kT0 && page.tier != Tier::kT1) {
-      return InvalidArgument("a page in neither T0 nor T1");
+    if (std::ranges::find(TokenTable::kTiers, page.tier) == TokenTable::kTiers.end()) {
+      return InvalidArgument("a page in a tier that has none");
     }
     num_rows += std::popcount(page.used);
   }
@@ -84,7 +84,6 @@ Status TokenTable::Restore(const TokenTableState& state, std::vector<TablePage>*
     slots_.push_back(slots[row]);
     positions_.push_back(state.positions[row]);
   }
-  num_slots_taken_ = slots_.size();
   for (auto& open : open_) open.resize((state.pages.size() + 63) / 64);
   for (size_t page = 0; page < state.pages.size(); ++page) {
     const TokenTableState::Page& from = state.pages[page];
@@ -95,6 +94,7 @@ Status TokenTable::Restore(const TokenTableState& state, std::vector<TablePage>*
     num_rows_[Index(from.tier)] += std::popcount(from.used);
     added->push_back({static_cast<uint32_t>(page), from.tier});
   }
+  num_slots_taken_ = num_full_rows();
   for (size_t i = 0; i < order.size() && !state.last_visible.empty(); ++i) {
     SetLastVisible(static_cast<uint32_t>(i), state.last_visible[order[i]]);
   }

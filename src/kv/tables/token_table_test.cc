@@ -97,19 +97,6 @@ TEST_F(TokenTableTest, RemoveTakesExactlyTheNamedRows) {
   EXPECT_EQ(table_.num_rows(), 4u);
 }
 
-TEST_F(TokenTableTest, RetainKeepsExactlyTheNamedRows) {
-  Append(10, 8);
-  table_.SetLastVisible(5, 90);
-  table_.Retain(std::vector<uint32_t>{2, 3, 5}, &freed_);
-  EXPECT_THAT(table_.positions(), ElementsAre(12, 13, 15));
-  EXPECT_THAT(SlotsOf(table_), ElementsAre(2, 3, 5));
-  EXPECT_THAT(table_.last_visible(), ElementsAre(kVisibleForEver, kVisibleForEver, 90));
-  EXPECT_THAT(freed_, IsEmpty());
-  table_.Retain({}, &freed_);
-  EXPECT_THAT(Indices(freed_), ElementsAre(0));
-  EXPECT_EQ(table_.num_pages(), 0u);
-}
-
 TEST_F(TokenTableTest, APageWithoutRowsLeavesAndItsIndexIsUsedAgain) {
   Append(0, 192);
   Remove(Iota(64, 128));
@@ -152,11 +139,12 @@ TEST_F(TokenTableTest, LastVisiblePositionsExistOnlyWhileSomeRowHasOne) {
 TEST_F(TokenTableTest, CompactEmptiesTheSparsestPagesWithTheFewestMoves) {
   Append(0, 256);
   // Rows left: page 0: 60, page 1: 3, page 2: 64, page 3: 2.
-  std::vector<uint32_t> kept = Iota(4, 64);
-  for (const uint32_t i : {64, 65, 100}) kept.push_back(i);
-  for (const uint32_t i : Iota(128, 192)) kept.push_back(i);
-  for (const uint32_t i : {200, 255}) kept.push_back(i);
-  table_.Retain(kept, &freed_);
+  std::vector<uint32_t> removed = Iota(0, 256);
+  std::erase_if(removed, [](uint32_t row) {
+    return (row >= 4 && row < 66) || row == 100 || (row >= 128 && row < 192) || row == 200 ||
+           row == 255;
+  });
+  Remove(removed);
   ASSERT_THAT(freed_, IsEmpty());
   table_.Compact(Tier::kT0, SIZE_MAX, &moves_, &freed_);
   // 129 rows need three pages.
@@ -204,16 +192,26 @@ TEST_F(TokenTableTest, RelocatedRowsKeepTheirPositionsAndLieTogether) {
   EXPECT_THAT(freed_, ElementsAre(TablePage{3, Tier::kT1}, TablePage{4, Tier::kT1}));
 }
 
-TEST_F(TokenTableTest, InsertedRowsStandInOrderOfPosition) {
-  Append(10, 3);
-  Append(20, 2);
+TEST_F(TokenTableTest, EachTierFillsItsOwnPages) {
+  Append(0, 6);
   added_.clear();
-  table_.Insert(std::vector<Position>{5, 11 + 2, 15, 30}, Tier::kT1, &added_);
-  EXPECT_THAT(table_.positions(), ElementsAre(5, 10, 11, 12, 13, 15, 20, 21, 30));
-  EXPECT_THAT(added_, ElementsAre(TablePage{1, Tier::kT1}));
-  EXPECT_THAT(SlotsOf(table_), ElementsAre(64, 0, 1, 2, 65, 66, 3, 4, 67));
-  Append(31, 1);
-  EXPECT_EQ(table_.slots().back().value, 5u) << "a free slot of T1 is none of T0";
+  table_.Relocate(Iota(0, 2), Tier::kT2, &moves_, &added_, &freed_);
+  table_.Relocate(Iota(2, 3), Tier::kT1, &moves_, &added_, &freed_);
+  EXPECT_THAT(added_, ElementsAre(TablePage{1, Tier::kT2}, TablePage{2, Tier::kT1}));
+  EXPECT_THAT(SlotsOf(table_), ElementsAre(64, 65, 128, 3, 4, 5));
+  EXPECT_EQ(table_.num_full_rows(), 4u);
+  EXPECT_EQ(table_.num_rows(Tier::kT2), 2u);
+  Append(6, 4);
+  EXPECT_THAT(SlotsOf(table_), ElementsAre(64, 65, 128, 3, 4, 5, 0, 1, 2, 6))
+      << "a row joins T0 in the free slots of T0 alone";
+  table_.Relocate(Iota(3, 5), Tier::kT2, &moves_, &added_, &freed_);
+  EXPECT_EQ(table_.slots()[4].value, 67u);
+  EXPECT_TRUE(table_.HasPage(1, Tier::kT2));
+  EXPECT_FALSE(table_.HasPage(1, Tier::kT0));
+  table_.Relocate(Iota(0, 2), Tier::kT1, &moves_, &added_, &freed_);
+  EXPECT_THAT(freed_, IsEmpty());
+  table_.Relocate(Iota(3, 5), Tier::kT0, &moves_, &added_, &freed_);
+  EXPECT_THAT(freed_, ElementsAre(TablePage{1, Tier::kT2}));
 }
 
 TEST_F(TokenTableTest, CompactTouchesOneTierOnly) {
@@ -238,9 +236,11 @@ TEST_F(TokenTableTest, TablesCostAtMostTwelveBytesARow) {
 
 TEST_F(TokenTableTest, ShrinkingGivesTableMemoryBack) {
   Append(0, 8000);
-  table_.Retain(Iota(0, 8000, 8), &freed_);
+  std::vector<uint32_t> removed = Iota(0, 8000);
+  std::erase_if(removed, [](uint32_t row) { return row % 8 == 0; });
+  Remove(removed);
   EXPECT_LE(table_.table_bytes(), 24u * 1000);
-  table_.Retain({}, &freed_);
+  Remove(Iota(0, 1000));
   EXPECT_LE(table_.table_bytes(), 1024u);
 }
 
@@ -325,6 +325,26 @@ TEST_F(TokenTableTest, SortingPutsRowsInOrderOfPositionInTheSlotsThatTheyHave) {
   std::vector<uint32_t> slots_before;
   for (const auto& [slot, position] : before) slots_before.push_back(slot);
   EXPECT_THAT(SlotsOf(table_), ::testing::ElementsAreArray(slots_before));
+}
+
+TEST_F(TokenTableTest, SortingLeavesRowsOfT2WhereTheyLie) {
+  Append(0, 200);
+  table_.Relocate(Iota(0, 200, 3), Tier::kT2, &moves_, &added_, &freed_);
+  EXPECT_LT(table_.CountStrays(), 5u) << "rows of T2 lie between no others";
+  EXPECT_EQ(table_.num_slots_taken(), 0u);
+  Append(200, 60);
+  const auto before = RowsBySlot(table_);
+  EXPECT_EQ(table_.num_slots_taken(), 60u);
+  moves_.clear();
+  table_.Sort(&moves_);
+  EXPECT_EQ(Moved(before, moves_), RowsBySlot(table_));
+  std::vector<Slot> in_t0;
+  for (size_t row = 0; row < table_.num_rows(); ++row) {
+    const bool is_compressed = row < 200 && row % 3 == 0;
+    EXPECT_EQ(table_.TierOf(table_.slots()[row]), is_compressed ? Tier::kT2 : Tier::kT0) << row;
+    if (!is_compressed) in_t0.push_back(table_.slots()[row]);
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(in_t0));
 }
 
 TEST_F(TokenTableTest, SortingMovesNoRowOfATableInOrder) {

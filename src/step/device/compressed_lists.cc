@@ -56,9 +56,11 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
       const int of_layer = static_cast<int>(layer);
       const CompressedRows rows = cache.views().Compressed(of_layer, head);
       pages.clear();
-      for (size_t page = 0; page < cache.views().NumCompressedPages(of_layer, head); ++page) {
-        pages.push_back(rows.pages[page] == nullptr ? device.spare_row()
-                                                    : device.RowNumber(rows.pages[page]));
+      const int group = cache.layout().GroupOf(of_layer, head);
+      const TokenTable& table = cache.tables().Of(group).rows;
+      for (size_t page = 0; page < cache.views().NumPages(of_layer, head); ++page) {
+        pages.push_back(table.HasPage(page, Tier::kT2) ? device.RowNumber(rows.pages[page])
+                                                       : device.spare_row());
       }
       assert(pages.size() < num_pages_ && rows.slots.size() <= num_rows_);
       changes.pages |= PutPadded<int32_t>(
@@ -68,7 +70,6 @@ CompressedLists::Changes CompressedLists::Update(const SequenceCache& cache,
           PutPadded<float>(std::span(rows.key_centre, centre_size), 0.0f,
                            std::span(centres_).subspan(stream * head_dim_, head_dim_));
       // Consecutive streams may belong to one group and share its slots, which are listed once.
-      const int group = cache.layout().GroupOf(of_layer, head);
       if (std::exchange(group_before, group) == group) continue;
       const auto* const slots = reinterpret_cast<const int32_t*>(rows.slots.data());
       changes.slots |= PutPadded<int32_t>(std::span(slots, rows.slots.size()),

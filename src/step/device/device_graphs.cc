@@ -72,7 +72,7 @@ bool DescribeCompressed(const SequenceCache& cache, int num_layers, BackendSeque
       const size_t rows = cache.views().Compressed(layer, head).size();
       least_rows = std::min(least_rows, rows);
       most_rows = std::max(most_rows, rows);
-      most_pages = std::max(most_pages, cache.views().NumCompressedPages(layer, head));
+      most_pages = std::max(most_pages, cache.views().NumPages(layer, head));
     }
   }
   const size_t column_of_host = to->adds_host && to->is_eager ? 1 : 0;

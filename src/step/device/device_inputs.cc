@@ -181,10 +181,11 @@ void DeviceInputs::FillMask(const SequenceStep& sequence, const BackendSequence&
                             int kv_head, ggml_fp16_t* mask) {
   const RowsView rows = RowsOnDevice(*sequence.cache, layer, kv_head);
   const int group = sequence.cache->layout().GroupOf(layer, kv_head);
-  std::span<const Position> compressed;  // rows of T2; their columns follow the others
+  std::span<const uint32_t> compressed;  // rows of T2; their columns follow the others
   if (shape.num_compressed > 0) {
-    compressed = sequence.cache->tables().Of(group).compressed.positions();
+    compressed = sequence.cache->tables().Of(group).CompressedIndices();
   }
+  const std::span<const Position> positions = sequence.cache->positions(group);
   const ggml_fp16_t hidden = ggml_fp32_to_fp16(kHidden), seen = ggml_fp32_to_fp16(0.0f);
   const bool all_see = rows.window == 0 && rows.last_visible.empty();
   for (int token = 0; token < shape.num_tokens; ++token) {
@@ -200,7 +201,7 @@ void DeviceInputs::FillMask(const SequenceStep& sequence, const BackendSequence&
       if (query > rows.LastVisible(i)) row[i] = hidden;
     }
     for (size_t i = 0; i < compressed.size() && rows.window > 0; ++i) {
-      if (query >= compressed[i] + rows.window) row[shape.num_rows + i] = hidden;
+      if (query >= positions[compressed[i]] + rows.window) row[shape.num_rows + i] = hidden;
     }
   }
 }

@@ -48,8 +48,9 @@ bool PageLists::UpdatePages(const SequenceCache& cache, const BackendDevice& dev
     listed.emplace(pages.begin(), pages.end());
     int32_t* const list = pages_.data() + stream * num_pages_;
     const int32_t spare = device.spare_row() / static_cast<int32_t>(kRowsPerPage);
+    const TokenTable& table = cache.tables().Of(cache.layout().GroupOf(layer, head)).rows;
     for (size_t page = 0; page < num_pages; ++page) {
-      list[page] = view.pages[page] == nullptr
+      list[page] = view.pages[page] == nullptr || table.HasPage(page, Tier::kT2)
                        ? spare
                        : device.RowNumber(view.pages[page]) / static_cast<int32_t>(kRowsPerPage);
     }

@@ -167,7 +167,7 @@ TEST_F(SessionRefusal, AnotherVersionIsNamedWhateverFollows) {
   std::string bytes = good_;
   bytes[8] = 1;
   EXPECT_EQ(ResumeBytes(bytes).code(), StatusCode::kUnsupported);
-  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 15, found 1"));
+  EXPECT_THAT(ResumeBytes(bytes).message(), HasSubstr("another version: expected 16, found 1"));
   EXPECT_THAT(ResumeBytes(bytes.substr(0, 12)).message(), HasSubstr("another version"));
 }
 
