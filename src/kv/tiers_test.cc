@@ -179,6 +179,24 @@ TiersOptions SmallTiers(T1Place t1, CompressedType t2) {
           .t2_cap_bytes = kExtentBytes};
 }
 
+TEST(Tiers, CompactingKeepsTheRowsOfEveryTierReadable) {
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    const TiersForTest tiers({});
+    TieredSequence sequence(tiers, Granularity::kToken, 1);
+    ExpectOk(sequence.Append(400));
+    ExpectOk(sequence.Move(0, Every(7, 400, Tier::kT2)));
+    ExpectOk(sequence.Move(0, Every(2, 400, tier)));
+    std::vector<uint32_t> removed;
+    for (uint32_t row = 0; row < 400; ++row) {
+      if (row % 8 > 1) removed.push_back(row);
+    }
+    sequence.Remove(0, removed);
+    EXPECT_GT(sequence.cache().Compact(SIZE_MAX), 0u);
+    sequence.ExpectLists();
+    sequence.ExpectBytes();
+  }
+}
+
 TEST(TiersPropertyTest, TenThousandOperationsWithAFileAgreeWithANaiveModel) {
   TiersPropertyTest(SmallTiers(T1Place::kFile, CompressedType::kInt8), 1).Run(10'000);
 }

@@ -148,9 +148,11 @@ RowsOverTime RowsByPosition(const ForecastRequest& request, const OldPositions& 
   (CompressesOldRows(shares) ? rows.last.t2 : rows.last.t1) = below;
   rows.last.t0 = all - below;
   rows.peaks = rows.last;
-  const size_t chunk = std::min(request.chunk_tokens, request.prompt_tokens);
-  rows.peaks.t0 = std::min(
-      {most, old.MostInT0() + chunk, std::max(retained.PeakOfPrompt(), retained.PeakUntil(most))});
+  // A chunk of a prompt is in T0 as a whole, beside what the chunk before left there.
+  const size_t of_prompt = std::min(
+      {request.prompt_tokens, old.MostInT0() + request.chunk_tokens, retained.PeakOfPrompt()});
+  rows.peaks.t0 =
+      std::min(most, std::max(of_prompt, std::min(old.MostInT0(), retained.PeakUntil(most))));
   return rows;
 }
 

@@ -33,6 +33,8 @@ std::vector<NamedChoice<PolicySpec>> Retentions() {
       {"dms", {.name = "dms"}},
       {"streaming", {.name = "streaming", .budget = budget("96")}},
       {"h2o", {.name = "h2o", .params = {{"heavy", "20"}, {"recent", "30"}}}},
+      {"h2o at intervals",
+       {.name = "h2o", .params = {{"heavy", "20"}, {"recent", "30"}}, .interval = 16}},
       {"tova", {.name = "tova", .budget = budget("70"), .interval = 4}},
       {"attention", {.name = "attention", .budget = budget("50%"), .window = 16, .interval = 8}},
       {"lag_kv", {.name = "lag_kv", .budget = budget("+40"), .interval = 8}},
@@ -114,6 +116,11 @@ void ExpectCountsAgree(Session& session, bool rolled_back) {
   }
   EXPECT_EQ(AllRows(accounting), all);
   EXPECT_EQ(accounting.tiers[2].rows, compressed);
+  const CacheLayout& layout = Internals::SequenceOf(session).cache().layout();
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
+    const TierAccounting& of_tier = accounting.tiers[static_cast<int>(tier)];
+    EXPECT_EQ(of_tier.row_bytes, of_tier.rows * layout.RowBytes(tier));
+  }
   if (!rolled_back) {
     EXPECT_EQ(accounting.rows_evicted, session.next_position() * streams - all);
   }
