@@ -41,7 +41,6 @@ void Compactor::Plan(GroupTable* table, Tier tier, size_t max_bytes, size_t* num
   TableMoves plan = {.table = table, .moves = {}, .freed = {}};
   table->rows.Compact(tier, left / bytes_per_move, &plan.moves, &plan.freed);
   if (plan.freed.empty()) return;
-  table->ListFormats();
   *num_bytes += plan.moves.size() * bytes_per_move;
   plans->push_back(std::move(plan));
 }
@@ -78,7 +77,6 @@ void Compactor::CompactCompressed(GroupTable* table, size_t max_bytes, size_t* n
   std::vector<SlotMove> moves;
   std::vector<TablePage> freed;
   table->rows.Compact(Tier::kT2, left / bytes_per_move, &moves, &freed);
-  table->ListFormats();
   // Rows move into free slots, which no other row leaves, so the order of copies does not matter.
   const bool is_on_device = stores_.t2->IsOnDevice();
   std::vector<const std::byte*> from;
@@ -119,6 +117,7 @@ void Compactor::CompactTables(size_t max_bytes, size_t* num_bytes) {
       Plan(table, tier, max_bytes, num_bytes, &plans[static_cast<size_t>(tier)]);
     }
     CompactCompressed(table, max_bytes, num_bytes);
+    table->ListFormats();
     if (*num_bytes > before) next_ = (i + 1) % num_tables;
   }
   for (const Tier tier : compacted) {

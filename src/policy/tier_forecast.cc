@@ -38,6 +38,11 @@ class Retained {
     if (generated == since) return AfterPrompt() + generated;
     return std::min(tokens, RowsAfter(tokens - since, StepKind::kDecode) + since);
   }
+  // Returns whether rows of the prompt may leave.
+  [[nodiscard]] bool EvictsGivenRows(size_t tokens) const {
+    return placement_ != nullptr &&
+           placement_->RowsAfter(tokens, tokens, StepKind::kDecode) < tokens;
+  }
   [[nodiscard]] size_t PeakUntil(size_t tokens) const {
     const size_t generated = tokens - prompt_, decided = generated - generated % Interval();
     if (decided == 0) return After(tokens);
@@ -100,8 +105,11 @@ class Forecast {
     group.num_ever = Less(tokens, request_.prompt_tokens + request_.sinks + request_.window);
     group.num_protected = std::min(tokens - group.num_ever, retained);
     group.num_alive = std::min(group.num_ever - evicted_, retained - group.num_protected);
-    const TierPlan plan = kind == StepKind::kDecode ? planner_.Decide(group)
-                                                    : planner_.Divide(group, planner_.caps().t0);
+    const auto plan_for = [&](const GroupRows& rows_of) {
+      return kind == StepKind::kDecode ? planner_.Decide(rows_of)
+                                       : planner_.Divide(rows_of, planner_.caps().t0);
+    };
+    const TierPlan plan = plan_for(group);
     if (!planner_.Holds(group.num_protected, plan.num_full)) {
       return T0Full(fmt::format(
           "T0 holds {} rows of each kv head and T1 {}; after {} tokens {} must stay in "
@@ -112,6 +120,16 @@ class Forecast {
     rows->t2 = plan.num_t2;
     rows->t1 = plan.num_t1 + plan.num_protected_t1;
     rows->t0 = group.num_protected + plan.num_full - rows->t1;
+    if (!retained_.EvictsGivenRows(request_.most_tokens)) return OkStatus();
+    // Rows of the prompt are protected from the lower tiers as long as the retention leaves them.
+    // How many it leaves depends on scores, so T0 may get all of them, and the lower tiers as many
+    // rows as if there were none.
+    const auto newest = static_cast<size_t>(request_.sinks + request_.window);
+    group.num_protected = std::min(newest, retained);
+    group.num_alive = retained - group.num_protected;
+    const TierPlan without_prompt = plan_for(group);
+    rows->t1 = std::max(rows->t1, without_prompt.num_t1 + without_prompt.num_protected_t1);
+    rows->t2 = std::max(rows->t2, without_prompt.num_t2);
     return OkStatus();
   }
 

@@ -93,6 +93,23 @@ struct Peaks {
 
 class TierNeedsTest : public ::testing::TestWithParam<SessionCase> {};
 
+// Decodes up to kMostTokens tokens behind a prompt and returns the most bytes of each tier.
+Peaks PeaksOf(const Engine& engine, Session& session, size_t prompt_tokens) {
+  Peaks peaks;
+  const auto look = [&] {
+    peaks.t0 = std::max(peaks.t0, engine.arena_accounting(Tier::kT0).used_bytes);
+    peaks.t1 = std::max(peaks.t1, engine.arena_accounting(Tier::kT1).used_bytes);
+    peaks.t2 = std::max(peaks.t2, engine.arena_accounting(Tier::kT2).used_bytes);
+  };
+  ExpectOk(session.Prefill(SomeTokens(prompt_tokens)));
+  look();
+  for (const Token token : SomeTokens(kMostTokens - prompt_tokens, 3)) {
+    ExpectOk(session.Decode(token));
+    look();
+  }
+  return peaks;
+}
+
 TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
   const SessionOptions& options = GetParam().options;
   if (options.lossless.has_value()) {
@@ -103,18 +120,7 @@ TEST_P(TierNeedsTest, HoldAllThatASessionTakesAndLittleMore) {
   const auto needs = engine->CountNeeds(options, kNeedsPromptTokens, kMostTokens);
   ASSERT_TRUE(needs.ok()) << needs.status().ToString();
   const auto session = Open(*engine, options);
-  Peaks peaks;
-  const auto look = [&] {
-    peaks.t0 = std::max(peaks.t0, engine->arena_accounting(Tier::kT0).used_bytes);
-    peaks.t1 = std::max(peaks.t1, engine->arena_accounting(Tier::kT1).used_bytes);
-    peaks.t2 = std::max(peaks.t2, engine->arena_accounting(Tier::kT2).used_bytes);
-  };
-  ExpectOk(session->Prefill(SomeTokens(kNeedsPromptTokens)));
-  look();
-  for (const Token token : SomeTokens(kMostTokens - kNeedsPromptTokens, 3)) {
-    ExpectOk(session->Decode(token));
-    look();
-  }
+  const Peaks peaks = PeaksOf(*engine, *session, kNeedsPromptTokens);
   EXPECT_LE(peaks.t0, needs->t0_bytes);
   EXPECT_LE(peaks.t1, needs->t1_bytes);
   EXPECT_LE(peaks.t2, needs->t2_bytes);
@@ -150,6 +156,33 @@ TEST_P(TierNeedsTest, TheFloorHoldsWhatStaysWithTheLeastShareOfT0) {
 
 INSTANTIATE_TEST_SUITE_P(Policies, TierNeedsTest, ::testing::ValuesIn(NeedsCases()),
                          [](const auto& test) { return test.param.name; });
+
+// These policies evict rows of a prompt too, so that the prompt protects fewer rows from T1 and T2.
+TEST(TierNeeds, HoldWhenAPolicyEvictsRowsOfThePrompt) {
+  constexpr size_t kLongPrompt = 500;
+  for (const char* const name : {"h2o", "streaming", "tova"}) {
+    for (const T1Place t1 : {T1Place::kHost, T1Place::kNone}) {
+      SCOPED_TRACE(testing::Message() << name << " " << T1PlaceName(t1));
+      TieredPolicy policy = Tiered({.engine = {.t1 = t1, .t2_type = CompressedType::kInt8},
+                                    .shares = {.t0_share = t1 == T1Place::kNone ? 1 : 0.3,
+                                               .t2_share = t1 == T1Place::kNone ? 0.5 : 0}});
+      policy.name = name;
+      policy.budget = *ParseBudget("300");
+      policy.window.reset();
+      SessionOptions options;
+      options.policy = policy;
+      const auto engine = MakeEngine(EngineOptionsFor(policy.engine));
+      const auto needs = engine->CountNeeds(options, kLongPrompt, kMostTokens);
+      ASSERT_TRUE(needs.ok()) << needs.status().ToString();
+      const auto session = Open(*engine, options);
+      const Peaks peaks = PeaksOf(*engine, *session, kLongPrompt);
+      EXPECT_GT(peaks.t1 + peaks.t2, 0u);
+      EXPECT_LE(peaks.t0, needs->t0_bytes);
+      EXPECT_LE(peaks.t1, needs->t1_bytes);
+      EXPECT_LE(peaks.t2, needs->t2_bytes);
+    }
+  }
+}
 
 TEST(TierNeedsRefusal, NumbersOfTokensThatNoSessionHas) {
   const auto engine = MakeEngine();
