@@ -72,7 +72,7 @@ constexpr std::array kRows = {
 constexpr std::array kColumns = {
     Title{C::kOldRows, "`--t2 old`, `--kv-type q4`"},
     Title{C::kT2Share, "`--t2 PERCENT`"},
-    Title{C::kT1, "`--t0` with a T1"},
+    Title{C::kT1, "a T1 (`--t1`)"},
     Title{C::kSelect, "`--read select`"},
     Title{C::kQuest, "`--read quest`"},
     Title{C::kEvictShare, "`--evict PERCENT`"},

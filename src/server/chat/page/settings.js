@@ -145,11 +145,11 @@ export function describe(settings) {
 export function presets(own) {
   const made = [];
   if (own.tiers) {
-    made.push(['Full cache', { t0: '100', t2: '0%', evict: '0', lossless: 'off' }],
-              ['A fifth in fast memory', { t0: '20', t2: '0%', evict: '0' }],
-              ['Compressed to 8 bits', { t2: 'old:int8', evict: '0' }],
-              ['Compressed to 4 bits', { t2: 'old:int4', evict: '0' }],
-              ['A fifth evicted', { t2: '0%', evict: '20' }]);
+    made.push(['Full cache', { t0: '100', t2: '0%', evict: '0', budget: '', lossless: 'off' }],
+              ['A fifth in fast memory', { t0: '20', t2: '0%', evict: '0', budget: '' }],
+              ['Compressed to 8 bits', { t2: 'old:int8', evict: '0', budget: '' }],
+              ['Compressed to 4 bits', { t2: 'old:int4', evict: '0', budget: '' }],
+              ['A fifth evicted', { t2: '0%', evict: '20', budget: '' }]);
   } else {
     made.push(['Full cache', { policy: 'full', budget: '', lossless: 'off' }]);
     for (const policy of ['h2o', 'tova', 'streaming']) {
@@ -227,10 +227,9 @@ export class SettingsForm {
       compressed.classList.add('double');
       memory.push(share('t0', 'Fast memory (T0), %', own.tiers.t0, 'Of the tokens that may move'), compressed,
                   share('evict', 'Evicted (T3), %', own.tiers.evict, 'Tokens that go for good'));
-    } else {
-      memory.push(field('budget', 'Budget', el('input', { type: 'text', placeholder: 'all tokens', spellcheck: 'false' }),
-                        'Tokens that the policy keeps: 512, or 50%'));
     }
+    memory.push(field('budget', 'Budget', el('input', { type: 'text', placeholder: 'all tokens', spellcheck: 'false' }),
+                      'Tokens that the policy keeps: 512, or 50%'));
     memory.push(field('lossless', 'Lossless', choice(['', `Default (${own.lossless ? 'on' : 'off'})`],
                                                      ['on', 'On'], ['off', 'Off']), 'The full cache’s text, bit for bit'));
     const policy = field('policy', 'Policy', choice(...policies), 'Chooses the tokens to keep, move or evict');
