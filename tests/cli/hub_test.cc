@@ -232,7 +232,7 @@ TEST_F(HubTest, FitTakesItsOwnTableForListedModelsWithoutNetwork) {
   ProgramEnd end = RunEbb(run);
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.err, HasSubstr("`ebb fit --list` which known ones would fit"));
-  EXPECT_THAT(end.err, HasSubstr("the sizes are those of ebb's own table"));
+  EXPECT_THAT(end.err, HasSubstr("the sizes below are those of ebb's own table"));
   EXPECT_THAT(end.out, HasSubstr("The gentlest that fits: full. To run it, after a download of 5.0 "
                                  "GB:\n\nebb chat -m hf:Qwen/Qwen3-8B-GGUF --memory 16GiB "
                                  "--context 8192\n"));

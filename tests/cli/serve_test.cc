@@ -212,11 +212,11 @@ TEST(ServeTest, ANewKeyComesWithTheNextStepAndTheServerSaysThatItIsNeeded) {
       .interrupt_after = 10};
   end = RunEbb(serve);
   EXPECT_THAT(end.err, HasSubstr("ebb: requests need the API key of " + keys + "\n"));
-  EXPECT_THAT(end.err, HasSubstr("--new-key NAME --admin makes one"));
+  EXPECT_THAT(end.err, HasSubstr("the dashboard needs: --new-key NAME --admin\n"));
   ASSERT_EQ(RunEbb("serve --admin --api-keys " + keys + " --new-key boss").exit_code, 0);
   end = RunEbb(serve);
   EXPECT_THAT(end.err, HasSubstr("ebb: requests need one of the 2 API keys of " + keys + "\n"));
-  EXPECT_THAT(end.err, testing::Not(HasSubstr("--admin makes one")));
+  EXPECT_THAT(end.err, testing::Not(HasSubstr("the dashboard needs")));
   EXPECT_EQ(RunEbb("serve -m pebble --admin").exit_code, 2);
 }
 

@@ -171,7 +171,8 @@ Status AnswerFromTable(const CliOptions& options, const Status& why) {
                           options.engine.device.kind == DeviceKind::kBackend;
   if (known == nullptr || needs_file || (why.code() != StatusCode::kIo && !HubIsOffline()))
     return why;
-  if (!options.quiet) Say("{}\nebb: the sizes are those of ebb's own table\n", why.message());
+  if (!options.quiet)
+    Say("ebb: {}\nebb: the sizes below are those of ebb's own table\n", why.message());
   EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(nullptr, options));
   FitQuestion question =
       QuestionOf(FitModelFor(*known), options, machine.threads, known->trained_context);

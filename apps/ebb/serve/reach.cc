@@ -48,9 +48,7 @@ std::string KeysText(std::string_view file, size_t num_keys, bool lacks_admin) {
       num_keys == 1 ? std::string("the API key") : fmt::format("one of the {} API keys", num_keys),
       file);
   if (lacks_admin) {
-    text +=
-        "ebb: no key of it is an admin's, which the dashboard's figures need: --new-key NAME "
-        "--admin makes one\n";
+    text += "ebb: none is an admin's, which the dashboard needs: --new-key NAME --admin\n";
   }
   return text;
 }

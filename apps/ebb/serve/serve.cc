@@ -168,9 +168,9 @@ ExitCode MakeKey(const ServeInput& serve) {
   if (!key.ok()) return Fail(key.status());
   const Status shown = WriteToStdout(*key + "\n");
   if (!shown.ok()) return Fail(shown);
-  Say("This key is shown once. A server that asks for it, for all devices of the network:\n"
+  Say("This key is shown once. Start a server that asks for it, open to the network:\n"
       "  ebb serve --host 0.0.0.0 --api-keys {}\n"
-      "The chat page and the dashboard ask for the key; other clients take it as their API key.\n",
+      "The chat page asks for the key; other clients take it as their API key.\n",
       serve.api_keys);
   return ExitCode::kOk;
 }
