@@ -41,7 +41,9 @@ void PrintCommands(std::FILE* file, const Program& program, std::string_view par
   for (const Command* command : ChildrenOf(program, parent)) {
     fmt::print(file, "  {:<18}{}\n", command->name, command->summary);
   }
-  fmt::print(file, "\n{0} COMMAND --help shows a command's options, {0} --version the version.\n",
+  fmt::print(file,
+             "\n{0} COMMAND --help shows a command's options, {0} docs those of all commands,\n"
+             "{0} --version the version.\n",
              program.name);
 }
 

@@ -180,7 +180,11 @@ std::string MeantOption(const Program& program, const std::vector<const OptionRo
   for (const Command& command : program.commands) {
     for (const OptionRow& row : program.options) {
       if (LongName(row) == name && Takes(command, row)) {
-        return fmt::format("; it is an option of `{} {}`", program.name, command.name);
+        return fmt::format(
+            "; it is an option of `{} {}`{}", program.name, command.name,
+            name == "--memory"
+                ? "; `ebb serve` limits rows by --kv-cap SIZE, or --t0 SIZE --t1 file"
+                : "");
       }
     }
   }

@@ -58,6 +58,10 @@ struct FitModel {
 // graphs.
 [[nodiscard]] Result<FitModel> FitModelOf(const Model& model);
 
+// Stands for the given tokens of a conversation, in place of their number: prompts come at any
+// time, and are half of the context together.
+inline constexpr int kPromptsOfConversation = -1;
+
 // FitRequest describes what is to run: contexts, sequences, tiers and a policy's numbers.
 struct FitRequest {
   int context = 0;        // tokens of each sequence
@@ -93,6 +97,9 @@ struct FitRequest {
   // Evicts rows before the tiers place those that stay: a policy with a budget, or a model's marks.
   // Null: no policy evicts.
   std::shared_ptr<const Placement> retention = {};
+
+  // Sets the context, and of its tokens up to `given` ones, or kPromptsOfConversation.
+  void SetContext(int tokens, int given);
 };
 
 // FitBytes holds the predicted bytes of each part, and the bytes that a step reads.
@@ -233,7 +240,8 @@ struct FitSetting {
 // no run exceeds, or as many as it was trained to mark (Model::trained_compression()).
 enum class ExpectedMarks { kNone, kTrained };
 // Returns the request of these options: one sequence that fills the session's whole context, with
-// `prompt_tokens` given tokens. For a policy that no session could have it counts no evictions.
+// `prompt_tokens` given tokens, or kPromptsOfConversation. For a policy that no session could have
+// it counts no evictions.
 [[nodiscard]] FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                                       const SessionOptions& session, int prompt_tokens,
                                       ExpectedMarks marks = ExpectedMarks::kNone);
@@ -244,10 +252,10 @@ struct MemoryRequest {
   // limits the device's memory, and all of the host's memory may be used.
   uint64_t memory_bytes = 0;
   // Counts the tokens of the prompt; max_tokens is the most that may follow (-1: as many as the
-  // context holds). If both together are below the context, only so many must fit.
+  // context holds). If both together are below the context, only so many must fit. With
+  // kPromptsOfConversation the whole context must fit.
   int prompt_tokens = 0;
   int max_tokens = -1;
-  bool prompts_at_any_time = false;  // as in FitRequest
   ExpectedMarks marks = ExpectedMarks::kNone;
 };
 

@@ -38,8 +38,9 @@ Result<std::unique_ptr<BackendDevice>> BackendDevice::Create(const DeviceSpec& s
   }));
   if (found == nullptr) {
     return NotFound(
-        fmt::format("no device \"{}\" here; there are: {} (a program built with "
-                    "-DEBB_BACKENDS has more)",
+        fmt::format("no device \"{}\" here; there are: {}. A program built with "
+                    "-DEBB_BACKENDS=cuda finds NVIDIA's cards, with vulkan also AMD's and Intel's, "
+                    "as docs/user/gpu.md says; `ebb device list` shows what it finds",
                     spec.name, NamesOfDevices()));
   }
   device->is_host_ = !IsAccelerator(found);

@@ -17,11 +17,11 @@ namespace ebb {
 namespace {
 
 // kCodeBytes and kTouchedLater estimate the memory of code and libraries. When a model was loaded,
-// 10.6 to 11.7 MiB of them were seen in memory, varying with how the system reads files ahead; a
+// 11 to 14 MiB of them were seen in memory, varying with how the system reads files ahead; a
 // generation touches 2.1 to 2.3 MB more. If ggml lays the weights out again (AMX), it also touches
 // 1.9 MB of the file for the embeddings of 700 tokens. Constants are used, so that the same command
 // chooses the same tiers every time.
-constexpr uint64_t kCodeBytes = uint64_t{16} << 20;
+constexpr uint64_t kCodeBytes = uint64_t{19} << 20;
 // kTouchedLater is an estimate of the program's memory that a generation uses for the first time:
 // 2.1 to 2.3 MB, and 1.9 MB of the file for the embeddings of 700 tokens if ggml lays the weights
 // out again (AMX).
@@ -135,6 +135,12 @@ std::shared_ptr<const Placement> RetentionOf(const Model& model, const EngineOpt
 
 }  // namespace
 
+void FitRequest::SetContext(int tokens, int given) {
+  context = tokens;
+  prompts_at_any_time = given == kPromptsOfConversation;
+  prompt_tokens = prompts_at_any_time ? tokens / 2 : std::min(given, tokens);
+}
+
 Result<FitModel> MeasureFitModel(const Model& model) {
   const uint64_t resident_weights = model.loaded().has_weights ? model.weight_bytes() : 0;
   const uint64_t program_bytes = ProgramBytes(resident_weights);  // before graphs are planned
@@ -147,8 +153,8 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
                         const SessionOptions& session, int prompt_tokens, ExpectedMarks marks) {
   const PolicySpec& policy = session.policy;
   FitRequest request;
-  request.context = session.context > 0 ? session.context : model.shape().trained_context;
-  request.prompt_tokens = std::min(prompt_tokens, request.context);
+  request.SetContext(session.context > 0 ? session.context : model.shape().trained_context,
+                     prompt_tokens);
   request.kv_type = engine.kv_type;
   request.kv_cap_bytes = engine.kv_cap_bytes;
   request.prefill_chunk = engine.prefill_chunk;
@@ -181,11 +187,10 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
   EBB_RETURN_IF_ERROR(CheckOptions(engine, session));
   EBB_ASSIGN_OR_RETURN(const FitModel measured, MeasureFitModel(model));
   FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens, request.marks);
-  if (request.max_tokens >= 0 && request.prompt_tokens < fit.context) {
+  if (request.max_tokens >= 0 && !fit.prompts_at_any_time && request.prompt_tokens < fit.context) {
     fit.context =
         request.prompt_tokens + std::min(fit.context - request.prompt_tokens, request.max_tokens);
   }
-  fit.prompts_at_any_time = request.prompts_at_any_time;
   MemoryPlan plan = {
       .setting = {.name = "as asked for", .tiers = fit.tiers},
       .is_chosen = !fit.tiers.has_value(),

@@ -121,7 +121,7 @@ TEST_F(MemoryPlanTest, TiersThatWereAskedForStayAndAreChecked) {
 TEST_F(MemoryPlanTest, PromptsAtAnyTimeTakeTheirBuffersBesideTheCache) {
   MemoryRequest request = {.memory_bytes = uint64_t{64} << 30, .prompt_tokens = 4000};
   const auto first = PlanMemory(*model_, request, {}, {});
-  request.prompts_at_any_time = true;
+  request.prompt_tokens = kPromptsOfConversation;
   const auto any = PlanMemory(*model_, request, {}, {});
   ASSERT_TRUE(first.ok() && any.ok());
   EXPECT_GT(any->bytes.Memory(), first->bytes.Memory());

@@ -105,8 +105,9 @@ Status CheckFit(const FitBytes& bytes, const FitLimits& limits) {
 
 int LargestContext(const FitModel& model, FitRequest request, const FitLimits& limits) {
   constexpr int kMaxTokens = 1 << 22;
+  const int given = request.prompts_at_any_time ? kPromptsOfConversation : request.prompt_tokens;
   return Largest(kMaxTokens, [&](int context) {
-    request.context = context;
+    request.SetContext(context, given);
     return Fits(model, request, limits);
   });
 }

@@ -6,6 +6,7 @@
 
 #include "ebb/recent_windows.h"
 #include "src/base/key_values.h"
+#include "src/base/text/size_text.h"
 #include "src/policy/pairs.h"
 #include "src/policy/policy_table.h"
 
@@ -107,11 +108,16 @@ double RowsIn(double bytes, const PolicySpec& spec, const PolicyContext& context
   return first + std::floor((bytes - first * full) / (share * compressed + (1 - share) * full));
 }
 
+// Returns a budget as messages have it: bytes as a size for people.
+std::string BudgetInMessage(const Budget& budget) {
+  return budget.unit == Budget::Unit::kBytes ? SizeText(budget.value) : FormatBudget(budget);
+}
+
 // Converts a budget in bytes or as a compression ratio to rows per group.
 Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& context) {
   const Budget& budget = spec.budget;
   const auto refuse = [&](std::string_view why) {
-    return InvalidArgument(fmt::format("budget of {} {}", FormatBudget(budget), why));
+    return InvalidArgument(fmt::format("budget of {} {}", BudgetInMessage(budget), why));
   };
   if (budget.unit == Budget::Unit::kNone) return budget;
   if (!(budget.value > 0) || !std::isfinite(budget.value)) return refuse("is not above 0");
@@ -124,7 +130,9 @@ Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& contex
     assert(context.row_bytes > 0);
     rows = RowsIn(budget.value, spec, context);
     if (rows < 1) {
-      return refuse(fmt::format("holds no row: a token takes {} bytes", TokenBytes(context)));
+      const ComparedSizes sizes(static_cast<uint64_t>(budget.value), TokenBytes(context));
+      return InvalidArgument(
+          fmt::format("budget of {} holds no row: a token takes {}", sizes.first, sizes.second));
     }
     // No sequence has more rows than kMaxNumber, so the policy decides as with the exact number.
     rows = std::min(rows, static_cast<double>(kMaxNumber));
@@ -162,7 +170,7 @@ Result<PlacementOptions> ReadOptions(const ResolvedPolicy& resolved, const Polic
   EBB_RETURN_IF_ERROR(CheckOption(resolved, kWindowOption, "window", spec.window, 0));
   EBB_RETURN_IF_ERROR(CheckOption(resolved, kIntervalOption, "interval", spec.interval, 1));
   PlacementOptions options = {.policy = resolved.row.info.name,
-                              .budget_text = FormatBudget(spec.budget),
+                              .budget_text = BudgetInMessage(spec.budget),
                               .sinks = spec.sinks,
                               .window = spec.window,
                               .interval = spec.interval,
@@ -257,7 +265,7 @@ std::vector<MadeChoice> ChoicesOf(const PolicySpec& spec, const EngineTiers& tie
     const std::string what =
         spec.budget.unit == Budget::Unit::kNone
             ? policy
-            : fmt::format("{} and a budget of {}", policy, FormatBudget(spec.budget));
+            : fmt::format("{} and a budget of {}", policy, BudgetInMessage(spec.budget));
     const auto makes = [&](PlacementFactory factory) { return row.make_placement == factory; };
     choices.push_back({makes(MakeNoPlacement)            ? C::kKeepsAll
                        : makes(MakeDelayedPlacement)     ? C::kMarks

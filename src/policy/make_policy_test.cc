@@ -451,16 +451,15 @@ TEST(MakePolicy, RefusesCapsThatDoNotHoldTheProtectedRows) {
     return MakePolicy({.window = window, .tiers = TierShares()}, context).status().Text();
   };
   const EngineTiers t0_alone = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kNone};
-  EXPECT_EQ(
-      error_of(128, t0_alone, {.t0 = 192}),
-      "T0 of 6291456 bytes holds 128 rows of each group and 64 in reserve, there is no T1; 132 "
-      "rows must stay in full precision (132 protected, 0 others)");
+  EXPECT_EQ(error_of(128, t0_alone, {.t0 = 192}),
+            "T0 of 6 MiB holds 128 rows of each group and 64 in reserve, there is no T1; 132 "
+            "rows must stay in full precision (132 protected, 0 others)");
   EXPECT_EQ(error_of(128, t0_alone, {.t0 = 196}), "");
   const EngineTiers both = {.t0_cap_bytes = 6 << 20, .t1 = T1Place::kHost, .t1_cap_bytes = 6 << 20};
   EXPECT_EQ(error_of(128, both, {.t0 = 192, .t1 = 192}), "");
   EXPECT_EQ(error_of(300, both, {.t0 = 192, .t1 = 192}),
-            "T0 of 6291456 bytes holds 128 rows of each group and 64 in reserve, T1 of 6291456 "
-            "bytes 128 likewise; 304 rows must stay in full precision (304 protected, 0 others)");
+            "T0 of 6 MiB holds 128 rows of each group and 64 in reserve, T1 of 6 MiB "
+            "128 likewise; 304 rows must stay in full precision (304 protected, 0 others)");
 }
 
 TEST(MakePolicy, EveryScorerGoesWithEveryPolicyAtEveryGranularity) {
@@ -693,7 +692,7 @@ TEST(MakePolicy, RefusesABudgetSmallerThanSinksAndWindow) {
   EXPECT_EQ(ErrorOf({.name = "attention", .budget = Rows(100)}),
             "budget of 100 rows is smaller than the 132 protected rows (4 sinks + 128 window)");
   EXPECT_EQ(ErrorOf({.name = "attention", .budget = Bytes(23040 * 100)}),
-            "budget of 2304000 bytes (100 rows) is smaller than the 132 protected rows (4 sinks + "
+            "budget of 2.2 MiB (100 rows) is smaller than the 132 protected rows (4 sinks + "
             "128 window)");
   EXPECT_EQ(ErrorOf({.name = "streaming", .budget = Rows(4)}),
             "budget of 4 rows has no room for a window after 4 sinks");

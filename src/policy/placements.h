@@ -32,7 +32,7 @@ class StatelessPlacement : public Placement {
 // them a policy accepts.
 struct PlacementOptions {
   std::string_view policy = {};      // for messages
-  std::string budget_text = {};      // for messages: "64 rows", "65536 bytes (64 rows)"
+  std::string budget_text = {};      // for messages: "64 rows", "64 KiB (64 rows)"
   Budget budget = {};                // kNone, kRows, kPercent or kBeyond
   std::optional<int> sinks = {};     // tokens
   std::optional<int> window = {};    // tokens

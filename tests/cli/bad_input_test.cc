@@ -42,7 +42,7 @@ struct Case {
 std::vector<Case> Cases() {
   const std::string run = "run --threads 1 --raw -n 4 -p tide -m MODEL ";
   return {
-      {"NoArguments", "", kUsage, {"usage: ebb COMMAND"}},
+      {"NoArguments", "", kUsage, {"usage: ebb COMMAND", "ebb docs those of all commands"}},
       {"UnknownCommand", "fly", kUsage, {"unknown command \"fly\"", "run, chat, serve, pull"}},
       {"UnknownBench", "ebb-bench fly", kUsage, {"unknown command \"fly\"", "decode, prefill"}},
       {"MovedCommand", "eval --task pebble", kUsage, {"another program now: ebb-lab eval"}},

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -123,7 +124,7 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   const ProgramEnd tested = RunEbb("device test --json --threads 1 --device ggml-cpu -m pebble");
   ASSERT_EQ(tested.exit_code, 0) << tested.err;
   const json record = json::parse(tested.out);
-  EXPECT_EQ(record["checks"].size(), 5u);
+  EXPECT_EQ(record["checks"].size(), 6u);
   for (const auto& check : record["checks"].items()) EXPECT_EQ(check.value(), true) << check.key();
   EXPECT_LT(record["against_cpu"]["mean_kl"], 1e-3);
   EXPECT_LT(record["against_f32"]["mean_kl"], 1e-3);
@@ -133,7 +134,10 @@ TEST_F(DeviceTest, ListsDevicesAndTestsOne) {
   EXPECT_GT(record["decode_tokens_per_s"], 0);
   const std::string told = RunEbb("device test --device ggml-cpu -m pebble").out;
   EXPECT_THAT(told, HasSubstr("slots change no bit: yes"));
+  EXPECT_THAT(told, HasSubstr("\nggml-cpu works: it passes all 6 checks.\n"));
   EXPECT_THAT(told, HasSubstr("send the one line of `ebb device test --device ggml-cpu --json`"));
+  std::istringstream lines(text + told);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
   EXPECT_NE(RunEbb("device test -m pebble").exit_code, 0);
 }
 
@@ -153,7 +157,10 @@ TEST_F(DeviceTest, RefusesWhatMakesNoSense) {
     EXPECT_NE(end.exit_code, 0) << arguments;
     EXPECT_THAT(end.err, HasSubstr(why)) << arguments;
   };
-  expect_refused("--device gpu", "no device \"gpu\" here");
+  for (const std::string name : {"gpu", "hip", "rocm", "amd"}) {
+    expect_refused("--device " + name, "no device \"" + name + "\" here");
+    expect_refused("--device " + name, "with vulkan also AMD's and Intel's");
+  }
   expect_refused("--device ggml-cpu:memory=much", "memory=much");
   expect_refused("--device ggml-cpu --t0 50% --t1 file --t1-mode compute", "T1 mode compute");
   expect_refused("--t0 50% --t1 host --t1-mode compute", "host and device share one");

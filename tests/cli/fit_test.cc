@@ -113,6 +113,9 @@ TEST_F(FitTest, TheTextHasEightyColumnsAndEndsWithACommandThatRuns) {
     std::string command;
   } cases[] = {
       {"--context 200", "ebb chat --threads 1 -m " + model_->path() + " --context 200"},
+      {"--context 200 --prompt-tokens 50 --memory 4GiB",
+       "ebb run --threads 1 -m " + model_->path() +
+           " --context 200 --memory 4GiB -n 150 -f PROMPT.txt"},
       {"--context 200 --t2 50%:int8 --requests 3", "ebb serve --threads 1 -m " + model_->path() +
                                                        " --context 200 --t2 50%:int8 "
                                                        "--max-running 3"},
@@ -134,7 +137,8 @@ TEST_F(FitTest, TheTextHasEightyColumnsAndEndsWithACommandThatRuns) {
 TEST_F(FitTest, WhereNothingFitsAShorterContextIsSuggested) {
   const ProgramEnd end = Fit("--context 250 --requests 5000 --memory 512MiB");
   EXPECT_EQ(end.exit_code, 3);
-  EXPECT_THAT(end.out, HasSubstr("no setting of the tiers fits 250 tokens into 512 MiB"));
+  EXPECT_THAT(end.err, HasSubstr("no setting of the tiers fits 250 tokens into 512 MiB"));
+  EXPECT_EQ(end.out.find("no setting of the tiers"), std::string::npos);
   EXPECT_THAT(Joined(end.out), testing::ContainsRegex("[0-9]+ tokens fit with .*:  ebb serve "));
   EXPECT_THAT(Joined(end.out), testing::ContainsRegex("--max-running 5000.* --context [0-9]+ $"));
 }
@@ -328,6 +332,28 @@ TEST_F(FitTest, APeakIsForetoldWithinFivePercent) {
     const double foretold = fit["settings"][0]["memory_bytes"];
     const double measured = run["peak_rss_bytes"];
     EXPECT_NEAR(foretold / measured, 1, 0.05) << setting;
+  }
+}
+
+// The limits are those that the compressed settings need.
+TEST_F(FitTest, ChatTakesTheLastLineAndChoosesTheSameTiers) {
+  const std::string model = DefaultModelPath();
+  if (model.empty()) EBB_SKIP_WITHOUT("default_model") << kNoDefaultModel;
+  const std::string fit = "fit --quiet --threads 1 -m " + model;
+  const json all = Parsed(RunEbb(fit + " --json").out);
+  for (const size_t row : {0, 2, 3, 4}) {
+    const json& setting = all["settings"][row];
+    const std::string memory = std::to_string(setting["memory_bytes"].get<uint64_t>() + (1 << 20));
+    const ProgramEnd end = RunEbb(fit + " --memory " + memory);
+    ASSERT_EQ(end.exit_code, 0) << end.err;
+    EXPECT_THAT(Joined(end.out), HasSubstr("The gentlest that fits: " +
+                                           setting["setting"].get<std::string>() + ". To run it"));
+    std::string last = end.out.substr(end.out.find("\n\nebb ") + 6);
+    for (size_t at = 0; (at = last.find(" \\\n")) != std::string::npos;) last.erase(at, 2);
+    const ProgramEnd chat = RunEbb(ProgramRun{.arguments = Words(last)});
+    EXPECT_EQ(chat.exit_code, 0) << last << chat.err;
+    EXPECT_THAT(chat.err, HasSubstr(fmt::format("for {} tokens", all["context"].get<int>())));
+    EXPECT_THAT(chat.err, HasSubstr("tiers: " + setting["setting"].get<std::string>() + "]"));
   }
 }
 

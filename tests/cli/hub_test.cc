@@ -226,13 +226,33 @@ TEST_F(HubTest, FitReadsTheHeadersOfAllPartsAndRefusesBadOnes) {
   EXPECT_THAT(RunEbb(offline).err, HasSubstr("HF_HUB_OFFLINE forbids to ask the hub"));
 }
 
+TEST_F(HubTest, FitTakesItsOwnTableForListedModelsWithoutNetwork) {
+  ProgramRun run = RunOf("fit -m hf:Qwen/Qwen3-8B-GGUF --memory 16GiB --context 8192");
+  run.environment.emplace_back("HF_ENDPOINT", "http://no.such.host.invalid");
+  ProgramEnd end = RunEbb(run);
+  EXPECT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.err, HasSubstr("`ebb fit --list` which known ones would fit"));
+  EXPECT_THAT(end.err, HasSubstr("the sizes below are those of ebb's own table"));
+  EXPECT_THAT(end.out, HasSubstr("The gentlest that fits: full. To run it, after a download of 5.0 "
+                                 "GB:\n\nebb chat -m hf:Qwen/Qwen3-8B-GGUF --memory 16GiB "
+                                 "--context 8192\n"));
+  run.arguments = Words("fit -m hf:no/such-model");
+  end = RunEbb(run);
+  EXPECT_NE(end.exit_code, 0);
+  EXPECT_EQ(end.out, "");
+  EXPECT_THAT(end.err, HasSubstr("without network, `ebb list` shows the models that are here"));
+}
+
 TEST_F(HubTest, FitListsWhatFitsWithoutARequest) {
   ProgramEnd end = Ebb("fit --list --memory 8GiB");
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_THAT(end.out, ContainsRegex("hf:Qwen/Qwen3-8B-GGUF:Q4_K_M +[0-9.]+ GiB +full +[0-9]+\n"));
   EXPECT_THAT(end.out, ContainsRegex("hf:Qwen/Qwen3-32B-GGUF:Q4_K_M +[0-9.]+ GiB +no +-\n"));
   EXPECT_THAT(end.out, ContainsRegex("smollm2-135m +after `ebb pull` \\(0.1 GB\\)\n"));
-  EXPECT_TRUE(end.out.ends_with("\n\nebb chat -m hf:Qwen/Qwen3-8B-GGUF:Q4_K_M --context 8192\n"))
+  EXPECT_TRUE(
+      end.out.ends_with("\n\nThe largest that fits, after a download of 5.0 GB:\n\n"
+                        "ebb chat -m hf:Qwen/Qwen3-8B-GGUF:Q4_K_M --memory 8GiB "
+                        "--context 8192\n"))
       << end.out;
   std::istringstream lines(end.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;

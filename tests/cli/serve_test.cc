@@ -199,6 +199,33 @@ TEST(ServeTest, EndsWithOneIfALaterStartMaySucceed) {
   EXPECT_THAT(end.err, HasSubstr("Cannot assign requested address"));
 }
 
+TEST(ServeTest, ANewKeyComesWithTheNextStepAndTheServerSaysThatItIsNeeded) {
+  const TempFolder folder;
+  const std::string keys = folder.File("keys");
+  ProgramEnd end = RunEbb("serve --api-keys " + keys + " --new-key phone");
+  ASSERT_EQ(end.exit_code, 0) << end.err;
+  EXPECT_THAT(end.out, MatchesRegex("ebb-[A-Za-z0-9_-]+\n"));
+  EXPECT_THAT(end.err, HasSubstr("\n  ebb serve --host 0.0.0.0 --api-keys " + keys + "\n"));
+  const ProgramRun serve = {
+      .arguments =
+          Words("serve -m pebble --port 0 --threads 1 --dashboard figures --api-keys " + keys),
+      .interrupt_after = 10};
+  end = RunEbb(serve);
+  EXPECT_THAT(end.err, HasSubstr("ebb: requests need the API key of " + keys + "\n"));
+  EXPECT_THAT(end.err, HasSubstr("the dashboard needs: --new-key NAME --admin\n"));
+  ASSERT_EQ(RunEbb("serve --admin --api-keys " + keys + " --new-key boss").exit_code, 0);
+  end = RunEbb(serve);
+  EXPECT_THAT(end.err, HasSubstr("ebb: requests need one of the 2 API keys of " + keys + "\n"));
+  EXPECT_THAT(end.err, testing::Not(HasSubstr("the dashboard needs")));
+  EXPECT_EQ(RunEbb("serve -m pebble --admin").exit_code, 2);
+}
+
+TEST(ServeTest, MemoryIsAnsweredByTheServersOwnLimits) {
+  const ProgramEnd end = RunEbb("serve -m pebble --memory 1GiB");
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.err, HasSubstr("--kv-cap SIZE, or --t0 SIZE --t1 file"));
+}
+
 TEST(ServeTest, MalformedOriginsAndNamesEndItAtOnce) {
   for (const char* words :
        {"--cors https://a.example,https://b.example", "--cors https://*.example.org",

@@ -138,6 +138,15 @@ const Reasoner* FindReasoner(std::string_view name) {
   return found == std::end(kReasoners) ? nullptr : found;
 }
 
+const Reasoner* FindReasoner(const ModelName& name) {
+  if (name.source != ModelName::Source::kHub || !name.file.empty()) return nullptr;
+  const auto* found = std::ranges::find_if(kReasoners, [&](const Reasoner& reasoner) {
+    const auto its = ParseModelName(reasoner.name);
+    return its.ok() && its->repo == name.repo && (name.quant.empty() || its->quant == name.quant);
+  });
+  return found == std::end(kReasoners) ? nullptr : found;
+}
+
 FitModel FitModelFor(const Reasoner& reasoner) {
   FitModel model;
   model.shape = {.num_layers = reasoner.num_layers,
@@ -154,8 +163,9 @@ FitModel FitModelFor(const Reasoner& reasoner) {
 }
 
 uint64_t MemoryAt(const Reasoner& reasoner, int context) {
-  const auto bytes =
-      FitRequestInto(FitModelFor(reasoner), {.context = context, .prompt_tokens = 512});
+  FitRequest request;
+  request.SetContext(context, kPromptsOfConversation);
+  const auto bytes = FitRequestInto(FitModelFor(reasoner), request);
   return bytes.ok() ? bytes->Memory() : 0;
 }
 

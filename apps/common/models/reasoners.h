@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "apps/common/models/model_name.h"
 #include "ebb/fit.h"
 
 namespace ebb::cli {
@@ -33,6 +34,8 @@ struct Reasoner {
 [[nodiscard]] std::span<const Reasoner> Reasoners();
 // Returns the model of that name, or null.
 [[nodiscard]] const Reasoner* FindReasoner(std::string_view name);
+// Returns the model of that repository, and of that format if the name has one, or null.
+[[nodiscard]] const Reasoner* FindReasoner(const ModelName& name);
 
 // kTypicalProgramBytes is what `ebb fit` measures as FitModel::program_bytes for
 // Qwen2.5-Coder-1.5B, whose tokenizer has 151,936 tokens.
@@ -41,7 +44,7 @@ inline constexpr uint64_t kTypicalProgramBytes = uint64_t{72} << 20;
 // Returns the sizes that `ebb fit` counts with, from the members of `reasoner` alone, without the
 // model's file. The whole file counts as weights.
 [[nodiscard]] FitModel FitModelFor(const Reasoner& reasoner);
-// Returns the bytes that the weights and a full cache of `context` tokens, 512 of them given, take.
+// Returns the bytes that a conversation of `context` tokens takes with the full cache.
 [[nodiscard]] uint64_t MemoryAt(const Reasoner& reasoner, int context);
 
 }  // namespace ebb::cli

@@ -26,7 +26,8 @@ constexpr int kContext = 8192;
 std::string CellFor(const Reasoner& reasoner, uint64_t gigabytes) {
   const FitModel model = FitModelFor(reasoner);
   const FitLimits limits = {.memory_bytes = gigabytes * 1'000'000'000};
-  FitRequest request = {.context = kContext, .prompt_tokens = 512};
+  FitRequest request;
+  request.SetContext(kContext, kPromptsOfConversation);
   const auto setting = GentlestSetting(model, request, limits);
   if (!setting.ok()) return "no";
   request.tiers = setting->tiers;
@@ -52,6 +53,12 @@ TEST(ReasonersTest, NamesAreThoseOfModelsAndTheSmallestComesFirst) {
     EXPECT_EQ(FindReasoner(reasoner.name), &reasoner);
   }
   EXPECT_EQ(FindReasoner("hf:tide/Tide"), nullptr);
+  const auto find = [](const char* name) { return FindReasoner(*ParseModelName(name)); };
+  const Reasoner* const qwen = FindReasoner("hf:Qwen/Qwen3-8B-GGUF:Q4_K_M");
+  EXPECT_EQ(find("hf:Qwen/Qwen3-8B-GGUF"), qwen);
+  EXPECT_EQ(find("hf:Qwen/Qwen3-8B-GGUF:Q4_K_M"), qwen);
+  EXPECT_EQ(find("hf:Qwen/Qwen3-8B-GGUF:Q8_0"), nullptr);
+  EXPECT_EQ(find("ollama:qwen3"), nullptr);
 }
 
 // Expects that the table of docs/user/models.md holds what `ebb fit` computes.

@@ -28,9 +28,15 @@ void AppendFitOptionRows(std::vector<OptionRow>* table) {
           "text exceeds (guaranteed), or as many as the model was trained to evict (trained)",
           [](CliOptions& o) { return &o.fit.marks; },
           {{"guaranteed", ExpectedMarks::kNone}, {"trained", ExpectedMarks::kTrained}}),
-      ValueRow(G::kFit, "--prompt-tokens", "N",
-               "tokens of the context that are given, hence never compressed or evicted",
-               [](CliOptions& o) { return &o.fit.prompt_tokens; }, {.min = 0}),
+      {G::kFit, "--prompt-tokens", "N",
+       "count one prompt of N tokens and its answer, as `ebb run` takes them; without it fit "
+       "counts "
+       "a conversation, as `ebb chat` and `ebb serve` hold it: prompts of half of the context, at "
+       "any time",
+       [](std::string_view text, CliOptions* options) {
+         return ParseValue(text, {.min = 0}, &options->fit.prompt_tokens);
+       },
+       nullptr},
       ValueRow(G::kFit, "--requests", "K", "sequences at once",
                [](CliOptions& o) { return &o.fit.requests; }, {.min = 1, .max = 65536}),
       FlagRow(

@@ -15,7 +15,7 @@ struct OptionRow;
 // FitInput holds --memory and the options of `ebb fit`.
 struct FitInput {
   uint64_t memory_bytes = 0;  // --memory; 0: not given
-  int prompt_tokens = 512;
+  int prompt_tokens = kPromptsOfConversation;
   int requests = 1;
   bool list = false;                           // --list: the models that `ebb pull --list` names
   bool measure = false;                        // --measure: run the model to predict tokens/s

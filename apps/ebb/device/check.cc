@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "apps/common/help.h"
 #include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/wrap.h"
 #include "apps/ebb/device/commands.h"
 #include "ebb/device.h"
 #include "ebb/version.h"
@@ -27,6 +29,8 @@ constexpr int kPrompt = 96;
 constexpr int kSteps = 160;
 constexpr int kSpeedPrompt = 512;
 constexpr int kSpeedSteps = 64;
+// kMostKl is far above what rounding moves logits, and far below what a wrong product does.
+constexpr double kMostKl = 0.1;
 
 // Returns pseudo-random tokens that are the same on every machine.
 std::vector<Token> SomeTokens(const Model& model, size_t count) {
@@ -251,17 +255,16 @@ Status CheckDevice(const CliOptions& options) {
       {"slots change no bit", beside.hash == first.hash},
       {"slots change no bit with rows evicted per head", evicted_beside.hash == evicted.hash},
       {"slots change no bit with rows in T2", compressed_beside.hash == compressed.hash},
-      {"goes back to a prompt", goes_back}};
+      {"goes back to a prompt", goes_back},
+      {"its logits are near the processor's",
+       std::max({of_full.mean_kl, of_evicted.mean_kl, of_compressed.mean_kl}) <= kMostKl}};
   const std::vector<Token> long_text = SomeTokens(*model, kSpeedPrompt);
   EBB_ASSIGN_OR_RETURN(const auto speed, Speed(device.get(), long_text));
   EBB_ASSIGN_OR_RETURN(const auto host_speed, Speed(host.get(), long_text));
 
   Json of_checks = Json::object();
-  bool all = true;
-  for (const Check& check : checks) {
-    of_checks[check.name] = check.passed;
-    all = all && check.passed;
-  }
+  for (const Check& check : checks) of_checks[check.name] = check.passed;
+  const bool all = std::ranges::all_of(checks, &Check::passed);
   Json record = {{"device", name},
                  {"description", DescriptionOf(name)},
                  {"version", EBB_VERSION},
@@ -280,12 +283,18 @@ Status CheckDevice(const CliOptions& options) {
     record["cpu_against_f32"] = ToJson(Compare(*widened, expected));
     record["against_f32"] = ToJson(Compare(*widened, first));
   }
-  std::string report = fmt::format("{}: {}\n{}\n", name, DescriptionOf(name), model->description());
+  const int columns = HelpColumns();
+  std::string report =
+      fmt::format("{}: {}\n{}\n{}\n", name, DescriptionOf(name), model->description(),
+                  all ? fmt::format("{} works: it passes all {} checks.", name, checks.size())
+                      : fmt::format("{} does NOT work: it fails a check below.", name));
   const auto add = [&](std::string_view what, const Difference& difference) {
-    report += fmt::format(
-        "{}: logits differ by at most {:.2e} of their deviation, mean KL "
-        "{:.1e}, the same first choice {:.1f} %\n",
-        what, difference.largest, difference.mean_kl, 100 * difference.top1);
+    report +=
+        Wrapped(fmt::format("{}: logits differ by at most {:.2e} of their deviation, mean KL "
+                            "{:.1e}, the same first choice {:.1f} %",
+                            what, difference.largest, difference.mean_kl, 100 * difference.top1),
+                2, columns) +
+        "\n";
   };
   add("against the processor, every row", of_full);
   add("against the processor, rows evicted per head", of_evicted);
@@ -298,11 +307,13 @@ Status CheckDevice(const CliOptions& options) {
     report += fmt::format("{}: {}\n", check.name, check.passed ? "yes" : "NO");
   }
   report += fmt::format(
-      "a prompt of {} tokens {:.0f} tokens/s (processor {:.0f}), decoding behind it {:.1f} "
-      "tokens/s "
-      "(processor {:.1f})\n"
-      "to tell us of this device, send the one line of `ebb device test --device {} --json`",
-      kSpeedPrompt, speed.first, host_speed.first, speed.second, host_speed.second, name);
+      "a prompt of {} tokens: {:.0f} tokens/s (processor {:.0f})\n"
+      "decoding behind it: {:.1f} tokens/s (processor {:.1f})\n{}",
+      kSpeedPrompt, speed.first, host_speed.first, speed.second, host_speed.second,
+      Wrapped(fmt::format("to tell us of this device, send the one line of `ebb device test "
+                          "--device {} --json`",
+                          name),
+              0, columns));
   EBB_RETURN_IF_ERROR(WriteRecord(options, record, report));
   return all ? OkStatus() : Internal("device " + name + " failed a check: see above");
 }

@@ -41,19 +41,19 @@ Status PrintDevices(const CliOptions& options) {
   }
   std::string text;
   for (const Json& record : records) {
-    if (!text.empty()) text += '\n';
-    text += fmt::format("{:10}  {}", record["name"].get<std::string>(),
-                        record["description"].get<std::string>());
+    std::string line = fmt::format("{:10}  {}", record["name"].get<std::string>(),
+                                   record["description"].get<std::string>());
     if (record.contains("total_bytes")) {
-      text += fmt::format("; {} of {} free", Gigabytes(record["free_bytes"]),
+      line += fmt::format("; {} of {} free", Gigabytes(record["free_bytes"]),
                           Gigabytes(record["total_bytes"]));
     }
     if (record.contains("driver")) {
-      text += fmt::format("; driver {}", record["driver"].get<std::string>());
+      line += fmt::format("; driver {}", record["driver"].get<std::string>());
     }
     if (record.contains("tested")) {
-      text += fmt::format("; tested: {}", record["tested"].get<std::string>());
+      line += fmt::format("; tested: {}", record["tested"].get<std::string>());
     }
+    text += (text.empty() ? "" : "\n") + Wrapped(line, 12, HelpColumns());
   }
   if (!has_card) text += "\n\n" + Wrapped(kNoCard, 0, HelpColumns());
   return WriteRecord(options, {{"devices", records}}, text);

@@ -7,9 +7,13 @@
 #include <vector>
 
 #include "apps/common/memory.h"
+#include "apps/common/models/hub_api.h"
+#include "apps/common/models/model_name.h"
+#include "apps/common/models/reasoners.h"
 #include "apps/common/options/option_errors.h"
 #include "apps/common/report.h"
 #include "apps/common/setup.h"
+#include "apps/common/terminal/say.h"
 #include "apps/ebb/fit/commands.h"
 #include "apps/ebb/fit/list.h"
 #include "apps/ebb/fit/rows.h"
@@ -141,6 +145,41 @@ Result<std::shared_ptr<const Model>> LoadForFit(const CliOptions& options, bool*
   return model;
 }
 
+// Judges the settings and prints the answer. Returns whether the given tiers fit; without given
+// tiers, whether any row of the table does.
+Status Answer(const CliOptions& options, const std::string& description,
+              const FitQuestion& question, const Machine& machine) {
+  std::vector<FitRow> rows;
+  for (FitSetting& setting : SettingsOf(question.request)) {
+    rows.push_back(Judge(question, machine, std::move(setting)));
+  }
+  const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);
+  EBB_RETURN_IF_ERROR(
+      WriteRecord(options, RecordOf(description, question, machine, rows, gentlest),
+                  FitText(options, description, question, machine, rows, gentlest)));
+  if (question.request.tiers.has_value()) return rows.front().fits;
+  return gentlest.ok() ? OkStatus() : gentlest.status();
+}
+
+// Answers by the table of known models, since the model could not be loaded for `why`. Returns
+// `why` if the hub was reached, if the table lacks the model, and for options that need its file.
+Status AnswerFromTable(const CliOptions& options, const Status& why) {
+  const auto name = ParseModelName(options.model.path);
+  const Reasoner* const known = name.ok() ? FindReasoner(*name) : nullptr;
+  const bool needs_file = options.fit.measure || !options.session.policy.scorer.empty() ||
+                          options.session.policy.name != PolicySpec().name ||
+                          options.engine.device.kind == DeviceKind::kBackend;
+  if (known == nullptr || needs_file || (why.code() != StatusCode::kIo && !HubIsOffline()))
+    return why;
+  if (!options.quiet)
+    Say("ebb: {}\nebb: the sizes below are those of ebb's own table\n", why.message());
+  EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(nullptr, options));
+  FitQuestion question =
+      QuestionOf(FitModelFor(*known), options, machine.threads, known->trained_context);
+  question.download_bytes = known->bytes;
+  return Answer(options, std::string(known->description), question, machine);
+}
+
 }  // namespace
 
 Status RunFit(const CliOptions& options) {
@@ -154,31 +193,22 @@ Status RunFit(const CliOptions& options) {
         "weights too");
   }
   bool has_weights = true;
-  EBB_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, LoadForFit(options, &has_weights));
+  const auto loaded = LoadForFit(options, &has_weights);
+  if (!loaded.ok()) return AnswerFromTable(options, loaded.status());
+  const std::shared_ptr<const Model>& model = *loaded;
   EBB_ASSIGN_OR_RETURN(FitModel measured, MeasureFitModel(*model));
   FitQuestion question = {.model = std::move(measured),
                           .request = FitRequestOf(*model, options.engine, options.session,
                                                   options.fit.prompt_tokens, options.fit.marks),
-                          .as_trained = {}};
+                          .as_trained = {},
+                          .download_bytes = has_weights ? 0 : model->weight_bytes()};
   // An engine on a device would copy weights to it.
   const bool is_checked = has_weights || options.engine.device.kind == DeviceKind::kCpu;
   if (is_checked) EBB_RETURN_IF_ERROR(CheckThatItRuns(model, options));
   question.request.requests = options.fit.requests;
   question.as_trained = AsTrained(*model, options, question.request);
   EBB_ASSIGN_OR_RETURN(const Machine machine, MeasureMachine(model, options));
-  std::vector<FitRow> rows;
-  for (FitSetting& setting : SettingsOf(question.request)) {
-    rows.push_back(Judge(question, machine, std::move(setting)));
-  }
-  const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);
-  const std::string description = model->description();
-  EBB_RETURN_IF_ERROR(
-      WriteRecord(options, RecordOf(description, question, machine, rows, gentlest),
-                  FitText(options, description, question, machine, rows, gentlest)));
-  // The exit code says whether the given tiers fit; without given tiers, whether any row of the
-  // table does.
-  if (options.session.policy.tiers.has_value()) return rows.front().fits;
-  return gentlest.ok() ? OkStatus() : gentlest.status();
+  return Answer(options, model->description(), question, machine);
 }
 
 }  // namespace ebb::cli

@@ -78,19 +78,12 @@ std::vector<ListedModel> ListedModels() {
 void JudgeModel(const CliOptions& options, const Machine& machine, ListedModel* model) {
   if (!model->sizes.has_value()) return;
   const int trained = model->sizes->shape.trained_context;
-  FitQuestion question = {.model = *model->sizes};
-  FitRequest& request = question.request;
-  request.context =
-      options.session.context > 0 ? options.session.context : std::min(kUsualContext, trained);
-  request.prompt_tokens = std::min(options.fit.prompt_tokens, request.context);
-  request.requests = options.fit.requests;
-  request.kv_type = options.engine.kv_type;
-  request.prefill_chunk = options.engine.prefill_chunk;
-  request.threads = machine.threads;
+  const FitQuestion question =
+      QuestionOf(*model->sizes, options, machine.threads, std::min(kUsualContext, trained));
+  const FitRequest& request = question.request;
   model->context = request.context;
-  const std::optional<TierSetting> given = TiersOf(options.engine, options.session);
-  FitSetting setting = {.name = "as asked for", .tiers = given};
-  if (!given.has_value()) {
+  FitSetting setting = {.name = "as asked for", .tiers = request.tiers};
+  if (!request.tiers.has_value()) {
     Result<FitSetting> gentlest = GentlestSetting(question.model, request, machine.limits);
     setting = gentlest.ok() ? *std::move(gentlest) : FitSetting{.name = "full"};
     model->row = Judge(question, machine, std::move(setting));
@@ -120,7 +113,7 @@ std::string Line(const ListedModel& model) {
   }
   const FitRow& row = *model.row;
   const std::string needs = row.bytes.ok() ? SizeText(row.bytes->Memory()) : "?";
-  return fmt::format("{:<52} {:>9} {:>9} {:>7}\n", model.name, needs,
+  return fmt::format("{:<52}{:1}{:>9} {:>9} {:>7}\n", model.name, model.is_here ? "*" : "", needs,
                      row.fits.ok() ? SettingWord(row.setting) : "no",
                      row.fits.ok() ? std::to_string(row.largest_context) : "-");
 }
@@ -145,7 +138,7 @@ Json ToJson(const ListedModel& model) {
   return json;
 }
 
-// Returns a command for the largest model that fits, or an empty text.
+// Returns a command for the largest model that fits, with its introduction, or an empty text.
 std::string LargestModelCommand(const CliOptions& options, const std::vector<ListedModel>& models) {
   const ListedModel* best = nullptr;
   for (const ListedModel& model : models) {
@@ -158,8 +151,11 @@ std::string LargestModelCommand(const CliOptions& options, const std::vector<Lis
   CliOptions with_model = options;
   with_model.given.insert(with_model.given.begin(), {"--model", std::string(best->name)});
   const FitSetting& setting = best->row->setting;
-  return CommandFor(with_model, setting.name == "as asked for" ? "" : ShortSetting(setting, false),
-                    best->context);
+  const bool is_given = setting.name == "as asked for";
+  return fmt::format("The largest that fits{}:\n\n{}",
+                     DownloadText(best->is_here ? 0 : best->file_bytes),
+                     CommandFor(with_model, is_given ? "" : ShortSetting(setting, false),
+                                best->context, /*names_context=*/true));
 }
 
 std::string ListText(const CliOptions& options, const Machine& machine,
@@ -174,8 +170,8 @@ std::string ListText(const CliOptions& options, const Machine& machine,
           Wrapped(fmt::format(
                       "For {} of memory and {}. full: the whole cache. q8, q4, q3: `--kv-type`. "
                       "file N%: T1 in a file, and N% of the rows in memory. evict N%: N% of the "
-                      "rows are dropped. \"context\": the longest text with that setting. `ebb fit "
-                      "NAME` shows all settings of a model.",
+                      "rows are dropped. \"context\": the longest text with that setting. *: the "
+                      "model is here. `ebb fit NAME` shows all settings of a model.",
                       SizeText(machine.limits.memory_bytes), context),
                   0, kFitColumns);
   const std::string command = LargestModelCommand(options, models);

@@ -34,6 +34,19 @@ std::string T1Folder(const std::optional<TierSetting>& tiers) {
 
 }  // namespace
 
+FitQuestion QuestionOf(FitModel sizes, const CliOptions& options, int threads, int context) {
+  FitQuestion question = {.model = std::move(sizes)};
+  FitRequest& request = question.request;
+  request.SetContext(options.session.context > 0 ? options.session.context : context,
+                     options.fit.prompt_tokens);
+  request.requests = options.fit.requests;
+  request.kv_type = options.engine.kv_type;
+  request.prefill_chunk = options.engine.prefill_chunk;
+  request.threads = threads;
+  request.tiers = TiersOf(options.engine, options.session);
+  return question;
+}
+
 Result<FitLimits> FindLimits(const CliOptions& options) {
   FitLimits limits;
   const bool on_device = options.engine.device.kind == DeviceKind::kBackend;
@@ -77,7 +90,7 @@ Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
     EBB_RETURN_IF_ERROR(
         MeasureDecoding(model, options, options.fit.requests, types, &machine.speeds));
   }
-  if (!options.quiet) WarnOfOthers(watch.OthersShare());
+  if (options.fit.measure && !options.quiet) WarnOfOthers(watch.OthersShare());
   return machine;
 }
 

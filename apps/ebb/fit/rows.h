@@ -27,6 +27,7 @@ struct FitQuestion {
   // Differs from `request` if a model's marks evict rows: it counts as many as the model was
   // trained to mark.
   std::optional<FitRequest> as_trained = {};
+  uint64_t download_bytes = 0;  // of a model that is not here
 };
 
 // FitRow is a setting with its bytes and what follows from them.
@@ -40,9 +41,15 @@ struct FitRow {
   double tokens_per_s = 0;
 };
 
+// Returns the question of these options about a model of which the sizes alone are known; context:
+// unless --context is given.
+[[nodiscard]] FitQuestion QuestionOf(FitModel sizes, const CliOptions& options, int threads,
+                                     int context);
+
 // Returns the limits of memory and disk: --memory, or the free amounts.
 [[nodiscard]] Result<FitLimits> FindLimits(const CliOptions& options);
-// Measures the machine. A disk that cannot be measured leaves figures out instead of an error.
+// Measures the machine, and with --measure the model. A disk that cannot be measured leaves figures
+// out instead of an error.
 [[nodiscard]] Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
                                              const CliOptions& options);
 

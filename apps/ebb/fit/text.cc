@@ -53,7 +53,8 @@ std::string Broken(const std::vector<std::string>& parts) {
 
 std::string Rate(double rate) { return rate > 0 ? fmt::format("{:.1f}", rate) : std::string("?"); }
 
-std::string TableLine(const FitRow& row) {
+// Returns the row's line. A context beyond `most_context` tokens is not useful.
+std::string TableLine(const FitRow& row, int most_context) {
   if (!row.bytes.ok()) {
     return Wrapped(fmt::format("{:<36} {}", row.setting.name, TextWithOption(row.fits)), 4,
                    kFitColumns) +
@@ -61,9 +62,11 @@ std::string TableLine(const FitRow& row) {
   }
   const FitBytes& b = *row.bytes;
   return fmt::format("{:<36}{:>8}{:>8}{:>5}{:>9}{:>5}{:>9}\n", row.setting.name, InMiB(b.Memory()),
-                     InMiB(b.t1_disk), row.fits.ok() ? "yes" : "no", row.largest_context,
-                     row.most_requests,
-                     b.on_device ? InMiB(b.DeviceMemory()) : Rate(row.tokens_per_s));
+                     InMiB(b.t1_disk), row.fits.ok() ? "yes" : "no",
+                     std::min(row.largest_context, most_context), row.most_requests,
+                     b.on_device     ? InMiB(b.DeviceMemory())
+                     : row.fits.ok() ? Rate(row.tokens_per_s)
+                                     : "-");
 }
 
 std::string MeasuredText(const FitQuestion& question, const Machine& machine) {
@@ -89,7 +92,7 @@ std::string PartsText(const FitRow& row) {
   const FitBytes& b = *row.bytes;
   return fmt::format(
       "The parts of \"{}\": weights {}, program {}, compute buffers {}, T0 {}, T1 {}, T2 {}, "
-      "tables {}, staging {} (--json: of every setting).",
+      "tables of rows {}, buffers of T1 {} (--json: of every setting).",
       row.setting.name, SizeText(b.weights), SizeText(b.program), SizeText(b.compute),
       SizeText(b.t0), SizeText(b.t1_memory), SizeText(b.t2), SizeText(b.tables),
       SizeText(b.staging));
@@ -99,8 +102,8 @@ std::string PartsText(const FitRow& row) {
 std::string ColumnsText(const FitQuestion& question, const Machine& machine, int trained_context) {
   const FitRequest& request = question.request;
   std::string text = fmt::format(
-      "Sizes are in MiB. \"context\" is the longest that fits ({} were trained), \"seqs\" the most "
-      "sequences of {} tokens.",
+      "Sizes are in MiB. \"context\" is the longest that fits (the model was trained with {}), "
+      "\"seqs\" the most sequences of {} tokens at once.",
       trained_context, request.context);
   if (request.on_device) {
     text += fmt::format(
@@ -129,24 +132,32 @@ const FitRow* ChosenRow(const std::vector<FitRow>& rows, const Result<FitSetting
   return &*row;
 }
 
-std::string ResultText(const CliOptions& options, const std::vector<FitRow>& rows,
-                       const Result<FitSetting>& gentlest) {
+// Returns the choice and a command; empty where nothing fits, which the program's error then says.
+std::string ResultText(const CliOptions& options, const FitQuestion& question,
+                       const std::vector<FitRow>& rows, const Result<FitSetting>& gentlest) {
   const bool kv_type_given = IsGiven(options, "--kv-type");
   const FitRow* const chosen = ChosenRow(rows, gentlest);
-  std::string text = gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name)
-                                   : TextWithOption(gentlest.status());
-  text = Wrapped(text, 0, kFitColumns);
+  const std::string download = DownloadText(question.download_bytes);
+  const std::string best =
+      gentlest.ok() ? fmt::format("The gentlest that fits: {}", gentlest->name) : "";
+  const auto ending = [&](const std::string& text, std::string_view setting, int context,
+                          bool names_context) {
+    return fmt::format("{}\n\n{}", Wrapped(text + download + ":", 0, kFitColumns),
+                       CommandFor(options, setting, context, names_context));
+  };
+  const int context = question.request.context;
   if (chosen != nullptr && chosen->fits.ok()) {
-    return text + "\n\n" + CommandFor(options, "", 0);
+    const std::string given = "The given tiers fit, too; to run them";
+    return ending(best.empty() ? "The given tiers fit" : best + ". " + given, "", context, false);
   }
   if (chosen != nullptr) {
-    return fmt::format(
-        "{}\n{} tokens fit with {}:\n\n{}", text, chosen->largest_context, chosen->setting.name,
-        CommandFor(options, ShortSetting(chosen->setting, kv_type_given), chosen->largest_context));
+    return ending(
+        fmt::format("{} tokens fit with {}", chosen->largest_context, chosen->setting.name),
+        ShortSetting(chosen->setting, kv_type_given), chosen->largest_context, true);
   }
   // Given tiers that do not fit leave the choice to ebb.
-  if (!gentlest.ok() || rows.front().setting.name == "as asked for") return text;
-  return text + "\n\n" + CommandFor(options, ShortSetting(*gentlest, kv_type_given), 0);
+  if (!gentlest.ok() || rows.front().setting.name == "as asked for") return best;
+  return ending(best + ". To run it", ShortSetting(*gentlest, kv_type_given), context, false);
 }
 
 }  // namespace
@@ -164,20 +175,34 @@ std::string ShortSetting(const FitSetting& setting, bool kv_type_given) {
   return setting.name;
 }
 
-std::string CommandFor(const CliOptions& options, std::string_view setting, int context) {
-  constexpr std::array<std::string_view, 7> kOfFit = {
-      "--json", "--quiet", "--measure", "--prompt-tokens", "--requests", "--memory", "--list"};
+std::string DownloadText(uint64_t bytes) {
+  return bytes == 0
+             ? std::string()
+             : fmt::format(", after a download of {:.1f} GB", static_cast<double>(bytes) / 1e9);
+}
+
+std::string CommandFor(const CliOptions& options, std::string_view setting, int context,
+                       bool names_context) {
+  constexpr std::array<std::string_view, 6> kOfFit = {"--json",          "--quiet",    "--measure",
+                                                      "--prompt-tokens", "--requests", "--list"};
   const bool serves = options.fit.requests > 1;
-  std::vector<std::string> parts = {serves ? "ebb serve" : "ebb chat"};
+  const bool runs = !serves && options.fit.prompt_tokens != kPromptsOfConversation;
+  if (!serves && IsGiven(options, "--memory")) setting = "";
+  std::vector<std::string> parts = {serves ? "ebb serve" : runs ? "ebb run" : "ebb chat"};
   for (const GivenWord& word : options.given) {
     if (std::ranges::count(kOfFit, word.name) > 0) continue;
-    if (word.name == "--context" && context > 0) continue;
+    if (word.name == "--context" && names_context) continue;
+    if (word.name == "--memory" && serves) continue;
     const std::string name = word.name == "--model" ? "-m" : word.name;
     parts.push_back(word.value.has_value() ? fmt::format("{} {}", name, ShellWord(*word.value))
                                            : name);
   }
   if (serves) parts.push_back(fmt::format("--max-running {}", options.fit.requests));
-  if (context > 0) parts.push_back(fmt::format("--context {}", context));
+  if (names_context) parts.push_back(fmt::format("--context {}", context));
+  if (runs) {
+    parts.push_back(fmt::format("-n {}", std::max(1, context - options.fit.prompt_tokens)));
+    parts.emplace_back("-f PROMPT.txt");
+  }
   // Breaks a setting between its options.
   for (size_t begin = 0; begin < setting.size();) {
     const size_t end = std::min(setting.find(" --", begin), setting.size());
@@ -193,13 +218,19 @@ std::string FitText(const CliOptions& options, std::string_view model, const Fit
   const FitRequest& request = question.request;
   std::string text = fmt::format(
       "{}\n{}\n\n", Wrapped(model, 0, kFitColumns),
-      Wrapped(fmt::format("{} sequence{} of {} tokens, {} of them given, rows in {}",
-                          request.requests, request.requests == 1 ? "" : "s", request.context,
-                          request.prompt_tokens, RowTypeName(request.kv_type)),
+      Wrapped(fmt::format("{} {}{} of {} tokens, {}, rows in {}", request.requests,
+                          request.prompts_at_any_time ? "conversation" : "sequence",
+                          request.requests == 1 ? "" : "s", request.context,
+                          request.prompts_at_any_time
+                              ? std::string("half of them given, at any time")
+                              : fmt::format("{} of them given first", request.prompt_tokens),
+                          RowTypeName(request.kv_type)),
               0, kFitColumns));
   text += fmt::format("{:<36}{:>8}{:>8}{:>5}{:>9}{:>5}{:>9}\n", "setting", "memory", "disk", "fits",
                       "context", "seqs", request.on_device ? "device" : "tokens/s");
-  for (const FitRow& row : rows) text += TableLine(row);
+  const int trained_context = question.model.shape.trained_context;
+  const int most_context = std::max(trained_context, request.context);
+  for (const FitRow& row : rows) text += TableLine(row, most_context);
   if (question.as_trained.has_value()) {
     text += "\n" +
             Wrapped(
@@ -214,12 +245,12 @@ std::string FitText(const CliOptions& options, std::string_view model, const Fit
                           SizeText(RowsBytes(*row.bytes)));
     }
   }
-  std::string notes = ColumnsText(question, machine, question.model.shape.trained_context);
+  std::string notes = ColumnsText(question, machine, trained_context);
   const auto mapped = MappedOf(rows, request, machine);
   if (mapped.has_value()) {
     notes += fmt::format(
-        " Weights stay in the file where memory does not hold them: about {} are resident, each "
-        "step reads {} from the disk, which allows {:.1f} tokens/s at most with the full cache.",
+        " With the full cache, memory would not hold all weights: about {} would be resident, and "
+        "each step would read {} of the file, which allows {:.1f} tokens/s at most.",
         SizeText(mapped->resident_bytes), SizeText(mapped->disk_bytes_per_step),
         mapped->tokens_per_s);
   }
@@ -229,7 +260,8 @@ std::string FitText(const CliOptions& options, std::string_view model, const Fit
   text += "\n" + Wrapped(notes, 0, kFitColumns) + "\n";
   if (shown != rows.end()) text += Wrapped(PartsText(*shown), 0, kFitColumns) + "\n";
   text += Wrapped(MeasuredText(question, machine), 0, kFitColumns) + "\n\n";
-  return text + ResultText(options, rows, gentlest);
+  const std::string result = ResultText(options, question, rows, gentlest);
+  return result.empty() ? text.substr(0, text.size() - 2) : text + result;
 }
 
 }  // namespace ebb::cli

@@ -40,10 +40,7 @@ Result<Setup> OpenSessionSetup(std::shared_ptr<const Model> model, CliOptions* o
     is_full = info.ok() && !tiers.has_value();
     if (!info.ok() && info.status().code() != StatusCode::kNotFound) return info.status();
   }
-  const int context =
-      options->session.context > 0 ? options->session.context : model->shape().trained_context;
-  EBB_RETURN_IF_ERROR(
-      FitIntoMemory(*model, {.prompt_tokens = context / 2, .prompts_at_any_time = true}, options));
+  EBB_RETURN_IF_ERROR(FitIntoMemory(*model, {.prompt_tokens = kPromptsOfConversation}, options));
   if (is_full && tiers.has_value()) {
     return OutOfMemory(
         fmt::format("{} was saved without tiers, and its whole context does not fit into --memory "

@@ -42,6 +42,17 @@ std::string AddressOnNetwork(bool is_v6) {
   return is_v6 ? fmt::format("[{}]", text) : std::string(text);
 }
 
+std::string KeysText(std::string_view file, size_t num_keys, bool lacks_admin) {
+  std::string text = fmt::format(
+      "ebb: requests need {} of {}\n",
+      num_keys == 1 ? std::string("the API key") : fmt::format("one of the {} API keys", num_keys),
+      file);
+  if (lacks_admin) {
+    text += "ebb: none is an admin's, which the dashboard needs: --new-key NAME --admin\n";
+  }
+  return text;
+}
+
 std::string ReachText(std::span<const std::string> addresses, bool has_keys,
                       const std::function<std::string(bool is_v6)>& own_address) {
   std::string text;

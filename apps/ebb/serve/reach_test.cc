@@ -35,6 +35,13 @@ TEST(ReachText, WithoutKeysItWarnsWhereOthersReachIt) {
   EXPECT_EQ(Reach({"10.1.2.3:8080"}, true), "");
 }
 
+TEST(KeysText, SaysThatKeysAreNeededAndWhichIsMissing) {
+  EXPECT_EQ(KeysText("keys", 1, false), "ebb: requests need the API key of keys\n");
+  const std::string text = KeysText("keys", 2, true);
+  EXPECT_THAT(text, HasSubstr("one of the 2 API keys of keys\n"));
+  EXPECT_THAT(text, HasSubstr("--new-key NAME --admin"));
+}
+
 TEST(AddressOnNetwork, IsAnAddressThatIsNotThisMachineAlone) {
   const std::string own = AddressOnNetwork(/*is_v6=*/false);
   EXPECT_THAT(own, Not(HasSubstr("127.")));

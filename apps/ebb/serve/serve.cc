@@ -163,10 +163,16 @@ ExitCode MakeKey(const ServeInput& serve) {
   if (serve.api_keys.empty()) {
     return Fail(InvalidArgument("--new-key: expected --api-keys FILE with it, found none"));
   }
-  const Result<std::string> key = server::AddNewKey(serve.api_keys, serve.new_key);
+  const Result<std::string> key =
+      server::AddNewKey(serve.api_keys, serve.new_key, serve.new_key_is_admin);
   if (!key.ok()) return Fail(key.status());
   const Status shown = WriteToStdout(*key + "\n");
-  return shown.ok() ? ExitCode::kOk : Fail(shown);
+  if (!shown.ok()) return Fail(shown);
+  Say("This key is shown once. Start a server that asks for it, open to the network:\n"
+      "  ebb serve --host 0.0.0.0 --api-keys {}\n"
+      "The chat page asks for the key; other clients take it as their API key.\n",
+      serve.api_keys);
+  return ExitCode::kOk;
 }
 
 }  // namespace
@@ -177,6 +183,7 @@ ExitCode RunServe(const CliOptions& options) {
   if (!sockets->ignored.empty()) Say("ebb: {}\n", sockets->ignored);
   const ServeInput& serve = options.Of<ServeInput>();
   if (!serve.new_key.empty()) return MakeKey(serve);
+  if (serve.new_key_is_admin) return Fail(InvalidArgument("--admin: goes with --new-key NAME"));
   if (const Status status = CheckPrefixStore(serve); !status.ok()) return Fail(status);
   const auto keys = ReadKeys(serve.api_keys);
   if (!keys.ok()) return Fail(AsUsage(keys.status()));
@@ -197,6 +204,10 @@ ExitCode RunServe(const CliOptions& options) {
   if (!server.ok()) return Fail(server.status(), options.shared);
   const Status ready = WriteTextToStdout(
       fmt::format("ebb: {} at {}\n", ModelId(options.model.path), Addresses(**server)));
+  if (*keys != nullptr) {
+    const bool shows_figures = wanted.dashboard != server::DashboardMode::kOff;
+    SayText(KeysText(serve.api_keys, (*keys)->size(), shows_figures && !(*keys)->has_admin()));
+  }
   SayText(ReachText((*server)->addresses(), *keys != nullptr, AddressOnNetwork));
   if (const std::string why = (*model)->batch_dependence(); !why.empty()) {
     Say("ebb: the bits of an answer depend, by rounding, on concurrent requests: {}\n", why);

@@ -120,6 +120,11 @@ void AppendServeOptionRows(std::vector<OptionRow>* table) {
           G::kServe, "--new-key", "NAME",
           "make a key, add its line to the file of --api-keys, print the key, and serve nothing",
           [](CliOptions& o) { return &o.Of<ServeInput>().new_key; }),
+      FlagRow(
+          G::kServe, "--admin",
+          "with --new-key: make an admin's key, which the dashboard's figures, /metrics and the "
+          "requests of other keys need",
+          [](CliOptions& o) { return &o.Of<ServeInput>().new_key_is_admin; }, true),
       NameRow(G::kServe, "--access-log", "WHERE",
               "write a line for each request: stderr, or a file, to which lines are appended and "
               "which SIGHUP opens again",

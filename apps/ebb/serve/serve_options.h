@@ -21,9 +21,10 @@ struct ServeInput {
   };
   bool prefix_store_given = false;
   int max_stall_ms = 200;
-  std::string config;      // a file of options; empty: none
-  std::string api_keys;    // a file; empty: none are asked for
-  std::string new_key;     // the name of a key to make; empty: none
+  std::string config;    // a file of options; empty: none
+  std::string api_keys;  // a file; empty: none are asked for
+  std::string new_key;   // the name of a key to make; empty: none
+  bool new_key_is_admin = false;
   std::string access_log;  // "stderr" or a file; empty: none
   server::AccessLogFormat access_log_format = server::AccessLogFormat::kText;
   int drain_seconds = 30;

@@ -132,10 +132,9 @@ TEST(HierarchyCaps, RefusesWhatTheCapsCannotHold) {
   group.Append(TokenKind::kGenerated, 0);
   const Status status = placement->Check(group.Input());
   EXPECT_EQ(status.code(), StatusCode::kT0Full);
-  EXPECT_EQ(
-      status.message(),
-      "T0 of 6291456 bytes holds 64 rows of each group and 64 in reserve, T1 of 8388608 bytes "
-      "128 likewise; 193 rows must stay in full precision (192 protected, 1 others)");
+  EXPECT_EQ(status.message(),
+            "T0 of 6 MiB holds 64 rows of each group and 64 in reserve, T1 of 8 MiB "
+            "128 likewise; 193 rows must stay in full precision (192 protected, 1 others)");
 
   TierSetting with_t2 = caps;
   with_t2.shares.t2_share = 1;

@@ -32,6 +32,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/base/text/size_text.h"
 #include "src/policy/placements.h"
 #include "src/policy/protection.h"
 #include "src/policy/selection.h"
@@ -229,13 +230,13 @@ class HierarchyPlacement final : public StatelessPlacement {
 
   Status CheckCaps(size_t num_protected, size_t num_others) const {
     if (planner_.Holds(num_protected, num_others)) return OkStatus();
-    const std::string t1 =
-        HasT1() ? fmt::format("T1 of {} bytes {} likewise", tiers_.engine.t1_cap_bytes, caps().t1)
-                : std::string("there is no T1");
+    const std::string t1 = HasT1() ? fmt::format("T1 of {} {} likewise",
+                                                 SizeText(tiers_.engine.t1_cap_bytes), caps().t1)
+                                   : std::string("there is no T1");
     return T0Full(fmt::format(
-        "T0 of {} bytes holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
+        "T0 of {} holds {} rows of each group and {} in reserve, {}; {} rows must stay in "
         "full precision ({} protected, {} others)",
-        tiers_.engine.t0_cap_bytes, caps().t0, interval_, t1, num_protected + num_others,
+        SizeText(tiers_.engine.t0_cap_bytes), caps().t0, interval_, t1, num_protected + num_others,
         num_protected, num_others));
   }
 
@@ -293,7 +294,7 @@ Result<std::unique_ptr<Placement>> MakeHierarchyPlacement(const PlacementOptions
   EBB_RETURN_IF_ERROR(CheckShare("evicted share", shares.evict_share));
   if (engine.t1 == T1Place::kNone && engine.t1_cap_bytes > 0) {
     return InvalidArgument(
-        fmt::format("T1 is none and has a cap of {} bytes", engine.t1_cap_bytes));
+        fmt::format("T1 is none and has a cap of {}", SizeText(engine.t1_cap_bytes)));
   }
   auto placement = std::make_unique<HierarchyPlacement>(options);
   EBB_RETURN_IF_ERROR(placement->CheckOptions());

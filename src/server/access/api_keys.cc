@@ -258,7 +258,11 @@ std::shared_ptr<const ApiKey> KeyRing::Named(std::string_view name) const {
   return found == keys_.end() ? nullptr : *found;
 }
 
-Result<std::string> AddNewKey(const std::string& path, const std::string& name) {
+bool KeyRing::has_admin() const {
+  return std::ranges::any_of(keys_, [](const auto& key) { return key->is_admin; });
+}
+
+Result<std::string> AddNewKey(const std::string& path, const std::string& name, bool is_admin) {
   if (!IsKeyName(name)) {
     return InvalidArgument(fmt::format(
         "expected a name of up to 64 letters, digits, '.', '_' and '-', found \"{}\"", name));
@@ -273,8 +277,8 @@ Result<std::string> AddNewKey(const std::string& path, const std::string& name) 
   }
   const std::string key = RandomKey();
   const bool ends_with_line = text.empty() || text.back() == '\n';
-  const std::string line =
-      fmt::format("{}{} {}\n", ends_with_line ? "" : "\n", name, Hex(HashKey(key)));
+  const std::string line = fmt::format("{}{} {}{}\n", ends_with_line ? "" : "\n", name,
+                                       Hex(HashKey(key)), is_admin ? " admin" : "");
   if (write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) return key;
   const Status failed = SystemError(path, "cannot write to");
   // Truncates the file to its old size after a failed write, because an incomplete line would make

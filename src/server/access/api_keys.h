@@ -66,6 +66,8 @@ class KeyRing {
   // Returns the key with the hash of `text`; null if there is none. Compares with all keys in
   // constant time, so that the duration reveals no key.
   [[nodiscard]] std::shared_ptr<const ApiKey> Find(std::string_view text) const;
+  // Returns whether a key of the ring is an admin's.
+  [[nodiscard]] bool has_admin() const;
   [[nodiscard]] size_t size() const { return keys_.size(); }
   // Returns the key called `name`, or null.
   [[nodiscard]] std::shared_ptr<const ApiKey> Named(std::string_view name) const;
@@ -81,7 +83,8 @@ class KeyRing {
 // Makes a random key called `name` and appends its line to the file, which is created for its owner
 // alone if it does not exist. Returns the key, which is stored nowhere. Errors: those of Read();
 // Io; InvalidArgument (`name` is no valid name or is in use).
-[[nodiscard]] Result<std::string> AddNewKey(const std::string& path, const std::string& name);
+[[nodiscard]] Result<std::string> AddNewKey(const std::string& path, const std::string& name,
+                                            bool is_admin = false);
 
 }  // namespace ebb::server
 

@@ -158,6 +158,12 @@ TEST(ApiKeys, ANewKeyIsAddedAndWhatIsThereStays) {
   EXPECT_EQ(ring->Find(*first)->name, "one");
   EXPECT_EQ(ring->Find(*first)->limits.concurrent, 3u);
   EXPECT_EQ(ring->Find(*second)->name, "two");
+  EXPECT_FALSE(ring->has_admin());
+  const auto admin = AddNewKey(path, "boss", /*is_admin=*/true);
+  const auto with_admin = KeyRing::Read(path);
+  ASSERT_TRUE(admin.ok() && with_admin.ok());
+  EXPECT_TRUE(with_admin->Find(*admin)->is_admin);
+  EXPECT_TRUE(with_admin->has_admin());
   EXPECT_THAT(Contents(path), Not(HasSubstr(*second)));
 }
 

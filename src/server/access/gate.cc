@@ -120,9 +120,12 @@ std::optional<ApiError> Gate::Admit(Access access, HttpRequest* request) {
                     .code = any ? "invalid_api_key" : "missing_api_key"};
   }
   if (access == Access::kAdmin && !request->key->is_admin) {
-    return ApiError{.status = 403,
-                    .message = fmt::format("{} needs an admin's API key", request->path),
-                    .code = "admin_key_needed"};
+    return ApiError{
+        .status = 403,
+        .message = fmt::format("{} needs an admin's API key, which "
+                               "`ebb serve --api-keys FILE --new-key NAME --admin` makes",
+                               request->path),
+        .code = "admin_key_needed"};
   }
   return std::nullopt;
 }

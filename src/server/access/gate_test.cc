@@ -113,6 +113,10 @@ TEST(Gate, KeysAreDifferentOwnersAndSeeTheirOwn) {
   HttpRequest one = With({{"x-api-key", "abc"}}), two = With({{"x-api-key", "two"}});
   ASSERT_FALSE(gate.Admit(Access::kKey, &one).has_value());
   ASSERT_FALSE(gate.Admit(Access::kAdmin, &two).has_value());
+  HttpRequest no_admin = one;
+  const auto refused = gate.Admit(Access::kAdmin, &no_admin);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_THAT(refused->message, HasSubstr("--new-key NAME --admin"));
   const auto of_one = *gate.Enter(one);
   const auto of_two = *gate.Enter(two);
   EXPECT_NE(of_one->owner(), of_two->owner());

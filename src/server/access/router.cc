@@ -59,7 +59,14 @@ void Router::Handle(HttpRequest request, std::shared_ptr<Reply> reply) const {
   const std::string plain = WithoutExtraSlashes(request.path);
   const bool has_plain =
       plain != request.path && std::ranges::find(routes_, plain, &Route::pattern) != routes_.end();
-  if (has_plain) message += fmt::format("; expected {}", plain);
+  if (has_plain) {
+    message += fmt::format("; expected {}", plain);
+  } else if (plain == "/v1") {
+    message += "; it is the base URL, and the model answers at /v1/chat/completions";
+  } else if (plain.starts_with("/api/")) {
+    message +=
+        "; this server has no Ollama API: use a client of OpenAI's API with the base URL /v1";
+  }
   reply->Send(ErrorAnswer({.status = 404, .message = std::move(message), .code = "not_found"}));
 }
 

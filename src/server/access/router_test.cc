@@ -73,6 +73,12 @@ TEST(Router, TakesTheFirstRowOfItsMethodAndPath) {
   EXPECT_EQ(answer("GET", "/a/b/c").status, 404);
   EXPECT_NE(answer("GET", "//a/b/").body.find("there is nothing at //a/b/; expected /a/b\""),
             std::string::npos);
+  for (const char* path : {"/v1", "/v1/", "/api/tags", "/api/chat"}) {
+    const HttpAnswer lost = answer("GET", path);
+    EXPECT_EQ(lost.status, 404) << path;
+    EXPECT_NE(lost.body.find("the base URL"), std::string::npos) << path << ": " << lost.body;
+  }
+  EXPECT_NE(answer("POST", "/api/chat").body.find("no Ollama API"), std::string::npos);
   const auto access = [&](const char* method, const char* path) {
     return router.AccessTo({.method = method, .path = path});
   };

@@ -263,7 +263,12 @@ Result<HttpAnswer, HttpFailure> HttpClient::Perform(const HttpRequest& request,
   }
   if (code != CURLE_OK) {
     const char* text = *error != '\0' ? error : curl.library.easy_strerror(code);
-    return HttpFailure{KindOf(code), IoError(fmt::format("{}: {}", HostOf(url), text))};
+    const bool has_network =
+        code != CURLE_COULDNT_RESOLVE_HOST && code != CURLE_COULDNT_RESOLVE_PROXY;
+    const char* advice = has_network ? ""
+                                     : "; without network, `ebb list` shows the models that are "
+                                       "here, and `ebb fit --list` which known ones would fit";
+    return HttpFailure{KindOf(code), IoError(fmt::format("{}: {}{}", HostOf(url), text, advice))};
   }
   HttpAnswer& answer = transfer.answer;
   curl.Get(CURLINFO_RESPONSE_CODE, &answer.status);

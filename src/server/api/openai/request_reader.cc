@@ -87,7 +87,8 @@ void RequestReader::ReadModel() {
   const auto model = fields_.Text("model");
   if (!model.has_value() || model->empty() || defaults_.IsModel(*model)) return;
   error_ = ApiError{.status = 404,
-                    .message = fmt::format("model: there is no \"{}\"; this server has \"{}\"",
+                    .message = fmt::format("model: there is no \"{}\"; this server has \"{}\" "
+                                           "(ebb serve --any-model accepts any name)",
                                            *model, defaults_.model_id),
                     .code = "model_not_found",
                     .param = "model"};

@@ -512,6 +512,9 @@ TEST(ReadRequest, WhatIsWrongIsRefusedByName) {
     const auto result = Parse(is_text ? Endpoint::kText : Endpoint::kChat, text + "}");
     EXPECT_EQ(result.ok() ? "" : result.error().param, refusal.param) << text;
     EXPECT_EQ(result.ok() ? "" : result.error().code, refusal.code) << text;
+    if (refusal.code == "model_not_found") {
+      EXPECT_NE(result.error().message.find("--any-model"), std::string::npos);
+    }
   }
 }
 
