@@ -20,11 +20,11 @@
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/foreign_options.h"
 #include "apps/common/options/policy_list.h"
-#include "apps/common/terminal/near_names.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
 #include "apps/common/tier_notices.h"
 #include "ebb/version.h"
+#include "src/base/text/near_names.h"
 
 namespace ebb::cli {
 namespace {
@@ -53,6 +53,10 @@ Status UnknownCommand(const Program& program, std::string_view parent, const std
                                        !is_program    ? ""
                                        : rest.empty() ? " COMMAND"
                                                       : " " + rest.front()));
+  }
+  if (name.starts_with('-')) {
+    return InvalidArgument(fmt::format("{} stands before a command; expected {} COMMAND {}", name,
+                                       program.name, name));
   }
   std::string text = fmt::format("unknown command \"{}\"; ", name);
   std::vector<std::string> names;

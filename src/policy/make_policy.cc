@@ -6,6 +6,7 @@
 
 #include "ebb/recent_windows.h"
 #include "src/base/key_values.h"
+#include "src/base/text/near_names.h"
 #include "src/base/text/size_text.h"
 #include "src/policy/pairs.h"
 #include "src/policy/policy_table.h"
@@ -44,7 +45,10 @@ Result<const Row*> FindRow(std::span<const Row> table, std::string_view what,
     if (row.info.name == name) return &row;
     names.push_back(row.info.name);
   }
-  return InvalidArgument(fmt::format("unknown {} \"{}\"; valid: {}", what, name, Join(names)));
+  const auto meant = LikelyMeant(name, {names.begin(), names.end()});
+  return InvalidArgument(
+      fmt::format("unknown {} \"{}\"; {}valid: {}", what, name,
+                  meant.has_value() ? fmt::format("did you mean {}? ", *meant) : "", Join(names)));
 }
 
 // ResolvedPolicy holds a policy's row of PolicyRegistry::Tables, and the parameters that the user
@@ -152,8 +156,9 @@ Result<Budget> ResolveBudget(const PolicySpec& spec, const PolicyContext& contex
 Status CheckBudget(const ResolvedPolicy& resolved, const Budget& budget) {
   if (budget.unit == Budget::Unit::kNone) return OkStatus();
   if ((resolved.row.options & kBudgetOption) == 0) {
-    return InvalidArgument(fmt::format("policy \"{}\" takes no budget; it takes {}", resolved.base,
-                                       OptionsOf(resolved)));
+    return InvalidArgument(fmt::format(
+        "policy \"{}\" takes no budget; it takes {}{}", resolved.base, OptionsOf(resolved),
+        resolved.base == "full" ? "; policies that evict take one, such as h2o" : ""));
   }
   if (budget.unit == Budget::Unit::kBeyond && (resolved.row.options & kBeyondOption) == 0) {
     return InvalidArgument(fmt::format(

@@ -419,9 +419,10 @@ TEST(MakePolicy, ABudgetRowsAmongParametersAndMarksEvictBeforeTiersPlace) {
   EXPECT_EQ(placement({.tiers = TierShares{.t2_rows = T2Rows::kOld, .evict_share = 0.2}}),
             "hierarchy(t0=100%,t1=none,t2=0%:int8,evict=20% of generated,sinks=4,window=128,"
             "interval=64) in old_rows(t2=int4,first=64,newest=64)");
-  EXPECT_EQ(
-      ErrorOf({.budget = Percent(50), .tiers = TierShares()}),
-      "policy \"full\" takes no budget; it takes scorer, granularity, sinks, window, interval");
+  EXPECT_EQ(ErrorOf({.budget = Percent(50), .tiers = TierShares()}),
+            "policy \"full\" takes no budget; it takes scorer, granularity, sinks, window, "
+            "interval; policies "
+            "that evict take one, such as h2o");
   EXPECT_EQ(
       ErrorOf({.name = "h2o", .budget = Percent(50), .tiers = TierShares{.evict_share = 0.25}}),
       "tiers.evict_share: evicting 25% cannot be combined with policy \"h2o\" and a budget of "
@@ -429,7 +430,7 @@ TEST(MakePolicy, ABudgetRowsAmongParametersAndMarksEvictBeforeTiersPlace) {
   EXPECT_EQ(ErrorOf({.tiers = TierShares{.evict_beyond_caps = true}}, {.t1 = T1Place::kNone}),
             "tiers.evict_beyond_caps: expected a cap on T0, and one on T1 unless there is no T1");
   EXPECT_EQ(ErrorOf({.name = "h20", .tiers = TierShares()}),
-            "unknown policy \"h20\"; valid: " + ValidPolicies());
+            "unknown policy \"h20\"; did you mean h2o? valid: " + ValidPolicies());
   EXPECT_EQ(ErrorOf({.interval = 0, .tiers = TierShares()}), "interval 0: expected 1 to 268435456");
   EXPECT_EQ(ErrorOf({.sinks = -1, .tiers = TierShares()}), "sinks -1: expected 0 to 268435456");
 }
@@ -528,7 +529,8 @@ TEST(MakePolicy, AModelThatMarksRowsSetsTheWindowUnlessTheUserDoes) {
 }
 
 TEST(MakePolicy, UnknownNamesListTheValidOnes) {
-  EXPECT_EQ(ErrorOf({.name = "h20"}), "unknown policy \"h20\"; valid: " + ValidPolicies());
+  EXPECT_EQ(ErrorOf({.name = "h20"}),
+            "unknown policy \"h20\"; did you mean h2o? valid: " + ValidPolicies());
   EXPECT_THAT(ErrorOf({.scorer = "x"}),
               HasSubstr("unknown scorer \"x\"; valid: attention, h2o, random, recency, "));
   EXPECT_EQ(ErrorOf({.name = "h2o", .params = {{"light", "1"}}}),
@@ -539,7 +541,9 @@ TEST(MakePolicy, UnknownNamesListTheValidOnes) {
 
 TEST(MakePolicy, RefusesOptionsThatThePolicyDoesNotTake) {
   EXPECT_EQ(ErrorOf({.budget = Rows(64)}),
-            "policy \"full\" takes no budget; it takes scorer, granularity");
+            "policy \"full\" takes no budget; it takes scorer, granularity; policies that evict "
+            "take one, "
+            "such as h2o");
   EXPECT_EQ(ErrorOf({.sinks = 4}), "policy \"full\" takes no sinks; it takes scorer, granularity");
   EXPECT_EQ(ErrorOf({.interval = 4}),
             "policy \"full\" takes no interval; it takes scorer, granularity");
@@ -662,7 +666,8 @@ TEST(MakePolicy, AWindowMakesAnyPolicyDecideEveryWSteps) {
             "heavy_recent:heavy=32,recent=32,interval=5");
   EXPECT_EQ(ErrorOf({.name = "windowed:full"}),
             "policy \"full\" takes no decisions that a window could gather");
-  EXPECT_EQ(ErrorOf({.name = "windowed:h20"}), "unknown policy \"h20\"; valid: " + ValidPolicies());
+  EXPECT_EQ(ErrorOf({.name = "windowed:h20"}),
+            "unknown policy \"h20\"; did you mean h2o? valid: " + ValidPolicies());
   EXPECT_EQ(ErrorOf({.name = "tova", .params = {{"w", "5"}}, .budget = Rows(64)}),
             "policy \"tova\" has no parameter \"w\"; it has none");
 }

@@ -111,8 +111,12 @@ Result<Params> ReadParams(std::string_view policy, std::string_view declared,
     const auto found = std::find_if(all.begin(), all.end(),
                                     [&key = key](const Declared& one) { return one.name == key; });
     if (found == all.end()) {
+      constexpr std::array kOptions = {"budget",   "sinks",  "window",
+                                       "interval", "scorer", "granularity"};
+      const bool is_option = std::ranges::find(kOptions, key) != kOptions.end();
       return InvalidArgument(fmt::format(
-          "policy \"{}\" has no parameter \"{}\"; {}", policy, key,
+          "policy \"{}\" has no parameter \"{}\"{}; {}", policy, key,
+          is_option ? ", which is an option of its own" : "",
           all.empty() ? std::string("it has none")
                       : fmt::format("valid: {}", fmt::join(ParamNames(declared), ", "))));
     }

@@ -44,6 +44,10 @@ TEST(ReadParams, RefusesWhatDoesNotFitNamingWhatDoes) {
       {"alpha", "1x", "policy \"p\": alpha=\"1x\": expected a number from 0 on"},
       {"h1", "cosh", "policy \"p\": h1=\"cosh\": expected sigmoid, none"},
       {"h2", "none", "policy \"p\" has no parameter \"h2\"; valid: heavy, last, alpha, h1"},
+      {"budget", "25%",
+       "policy \"p\" has no parameter \"budget\", which is an option of its own; valid: heavy, "
+       "last, "
+       "alpha, h1"},
   };
   for (const Refusal& c : cases) {
     const Status status = ReadParams("p", kDeclared, {{c.key, c.text}}).status();

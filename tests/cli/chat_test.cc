@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +17,7 @@
 namespace ebb {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -136,6 +138,28 @@ TEST_F(ChatTest, AnUnknownCommandIsNamed) {
                                  "/load, /stats; write //fly to ask it"));
 }
 
+TEST_F(ChatTest, ACommandWithoutItsArgumentOrWithTooMuchSaysSo) {
+  const ProgramEnd end =
+      Talk(model_->path(), "/save\n/load\n/read\n/exit now\n/help save\n/bye bye\n");
+  EXPECT_EQ(end.out, "");
+  for (const char* const command : {"/save", "/load", "/read"}) {
+    EXPECT_THAT(end.err, HasSubstr(fmt::format("{0} needs a file: {0} FILE\n", command)));
+  }
+  EXPECT_THAT(end.err, HasSubstr("/exit takes no argument; write //exit now to ask it"));
+  EXPECT_THAT(end.err, HasSubstr("/help takes no argument"));
+  EXPECT_THAT(end.err, HasSubstr("/bye takes no argument"));
+  EXPECT_THAT(end.err, Not(HasSubstr("unknown command")));
+}
+
+TEST_F(ChatTest, SystemAloneShowsTheMessageAndNoneRemovesIt) {
+  const ProgramEnd end =
+      Talk(model_->path(), "/system\n/system brief\n/system\n/system none\n/system\n");
+  EXPECT_THAT(end.err,
+              ContainsRegex("there is no system message\n(.|\n)*under this system message\n"
+                            "(.|\n)*brief\n(.|\n)*no system message from here on\n"
+                            "(.|\n)*there is no system message\n"));
+}
+
 TEST_F(ChatTest, AFileIsReadBeforeTheNextQuestionAlone) {
   const std::string file = model_->File("notes.txt");
   std::ofstream(file) << "low water\n";
@@ -147,7 +171,7 @@ TEST_F(ChatTest, AFileIsReadBeforeTheNextQuestionAlone) {
                                "/stats\n");
   EXPECT_EQ(TokensRead(end.err), TokensRead(typed.err)) << end.err;
   EXPECT_THAT(Talk(model_->path(), "/read /no/such/file\n").err, HasSubstr("/no/such/file"));
-  EXPECT_THAT(Talk(model_->path(), "/read\n").err, HasSubstr("unknown command /read"));
+  EXPECT_THAT(Talk(model_->path(), "/read\n").err, HasSubstr("/read needs a file"));
 }
 
 TEST_F(ChatTest, TheLastQuestionIsAnsweredAgainInPlaceOfItsAnswer) {
@@ -181,7 +205,13 @@ TEST_F(ChatTest, OptionsAndTheSystemMessageAreSetInAConversation) {
   EXPECT_THAT(end.err, HasSubstr("temp 0\n"));
   EXPECT_THAT(end.err, HasSubstr("temp is 0.5 from here on"));
   EXPECT_THAT(end.err, HasSubstr("/set temp: expected a number"));
-  EXPECT_THAT(end.err, HasSubstr("/set: no option fly of sampling"));
+  EXPECT_THAT(end.err, HasSubstr("/set: there is no sampling option fly; /set alone"));
+  const ProgramEnd ollama =
+      Talk(model_->path(), "/set temperature 0.2\n/set top_k 20\n/set temp\n/set tpo-k 4\n");
+  EXPECT_THAT(ollama.err, HasSubstr("temp is 0.2 from here on"));
+  EXPECT_THAT(ollama.err, HasSubstr("top-k is 20 from here on"));
+  EXPECT_THAT(ollama.err, HasSubstr("\ntemp 0.2\n"));
+  EXPECT_THAT(ollama.err, HasSubstr("no sampling option tpo-k; did you mean top-k?"));
   const auto set = TokensRead(Talk(model_->path(), "/system brief\none\n/stats\n").err);
   const auto given = TokensRead(Talk(model_->path(), "one\n/stats\n", "--system brief").err);
   EXPECT_EQ(set, given);

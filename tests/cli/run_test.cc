@@ -104,7 +104,8 @@ TEST_F(RunTest, TheSummarySaysWhereTheTokensLieAndWhatAFullCacheWouldTake) {
               ContainsRegex(
                   "memory: 6[0-9] of 256 tokens; T0 [0-9]+ tokens, [0-9.]+ [KM]iB; T1 [0-9]+ "
                   "tokens, [0-9.]+ [KM]iB in a file; T2 [0-9]+ tokens, [0-9.]+ [KM]iB compressed; "
-                  "[0-9]+ tokens evicted; a full cache would take [0-9.]+ [KM]iB\\]"));
+                  "[0-9]+ tokens evicted; a full cache would take [0-9.]+ [KM]iB( \\([0-9]+ % of "
+                  "it saved\\))?\\]"));
   const ProgramEnd policy = RunEbb(Raw("-n 4 --ignore-eos -p tide --policy h2o"));
   EXPECT_THAT(policy.err, HasSubstr("--policy h2o has no budget, so nothing is evicted"));
 }

@@ -12,7 +12,7 @@
 #include "apps/common/models/gguf_names.h"
 #include "apps/common/models/hub_cache.h"
 #include "apps/common/models/net/sha256.h"
-#include "apps/common/terminal/near_names.h"
+#include "src/base/text/near_names.h"
 
 namespace ebb::cli {
 namespace {

@@ -17,7 +17,7 @@
 #include "apps/common/models/known_models.h"
 #include "apps/common/models/net/file_download.h"
 #include "apps/common/models/net/file_lock.h"
-#include "apps/common/terminal/near_names.h"
+#include "src/base/text/near_names.h"
 
 namespace ebb::cli {
 namespace {

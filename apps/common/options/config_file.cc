@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/options/whole_file.h"
-#include "apps/common/terminal/near_names.h"
+#include "src/base/text/near_names.h"
 #include "src/base/text/utf8.h"
 
 #define TOML_EXCEPTIONS 0

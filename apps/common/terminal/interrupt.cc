@@ -14,6 +14,8 @@ namespace {
 std::atomic<bool> interrupted{false};
 std::atomic<int> ending_signal{0};  // SIGTERM or SIGHUP
 std::atomic<const char*> exit_bytes{nullptr};
+std::atomic<const char*> interrupt_text{nullptr};
+std::atomic<bool> keeps_on{false};  // see KeepOnInterrupt()
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
               std::atomic<const char*>::is_always_lock_free);
 
@@ -28,7 +30,14 @@ void WriteExitBytes(int file) {
 // are safe in a signal handler.
 extern "C" void OnInterrupt(int signal) {
   if (signal != SIGINT) ending_signal.store(signal, std::memory_order_relaxed);
-  if (!interrupted.exchange(true, std::memory_order_relaxed)) return;
+  if (!interrupted.exchange(true, std::memory_order_relaxed)) {
+    const char* text = interrupt_text.load(std::memory_order_relaxed);
+    const bool written =
+        text == nullptr || signal != SIGINT || write(STDERR_FILENO, text, strlen(text)) >= 0;
+    (void)written;  // the text is only for the user
+    return;
+  }
+  if (signal == SIGINT && keeps_on.load(std::memory_order_relaxed)) return;
   WriteExitBytes(STDOUT_FILENO);
   std::signal(signal, SIG_DFL);
   raise(signal);
@@ -81,6 +90,10 @@ void EndOnTermination() {
   ArmAll(OnInterruptAtPrompt);
   Arm(SIGINT, OnInterrupt);
 }
+
+void KeepOnInterrupt() { keeps_on.store(true, std::memory_order_relaxed); }
+
+void SetInterruptText(const char* text) { interrupt_text.store(text, std::memory_order_relaxed); }
 
 void SetExitBytes(const char* bytes) { exit_bytes.store(bytes, std::memory_order_relaxed); }
 

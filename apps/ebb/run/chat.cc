@@ -12,11 +12,11 @@
 #include "apps/common/models/known_models.h"
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/option_errors.h"
+#include "apps/common/options/option_values.h"
 #include "apps/common/options/whole_file.h"
 #include "apps/common/prompt.h"
 #include "apps/common/terminal/interrupt.h"
 #include "apps/common/terminal/line_reader.h"
-#include "apps/common/terminal/near_names.h"
 #include "apps/common/terminal/say.h"
 #include "apps/ebb/run/chat_input.h"
 #include "apps/ebb/run/commands.h"
@@ -24,6 +24,7 @@
 #include "apps/ebb/run/turn.h"
 #include "ebb/session_file.h"
 #include "ebb/setting_fields.h"
+#include "src/base/text/near_names.h"
 #include "src/base/text/size_text.h"
 
 namespace ebb::cli {
@@ -148,6 +149,7 @@ void Chat::Save() {
 
 ExitCode Chat::Run() {
   Greet();
+  if (reader_.is_editor()) KeepOnInterrupt();
   while (true) {
     reader_.is_editor() ? EndOnTermination() : EndOnInterrupt();
     // A signal may have come just before.
@@ -202,11 +204,21 @@ Status Chat::RunCommand(const ChatInput& input) {
     default:
       break;
   }
+  const std::string word = input.text.substr(0, input.text.find(' '));
   std::vector<std::string> names;
   for (const ChatCommand& command : ChatCommands()) {
-    names.emplace_back(command.names.substr(0, command.names.find(' ')));
+    const std::vector<std::string_view> spellings = Split(command.names, ' ');
+    names.emplace_back(spellings.front());
+    if (std::ranges::count(spellings, word) == 0) continue;
+    // The command exists, and only its argument is missing or too much.
+    if (command.argument.empty()) {
+      Say("{} takes no argument; write /{} to ask it\n", word, input.text);
+    } else {
+      Say("{0} needs a file: {0} {1}\n", word, command.argument);
+    }
+    return OkStatus();
   }
-  const auto meant = LikelyMeant(input.text.substr(0, input.text.find(' ')), names);
+  const auto meant = LikelyMeant(word, names);
   Say("unknown command {}; {}expected {}; write /{} to ask it\n", input.text,
       meant.has_value() ? fmt::format("did you mean {}? ", *meant) : "", fmt::join(names, ", "),
       input.text);
@@ -225,10 +237,18 @@ Status Chat::ReadFile(const std::string& file) {
 }
 
 void Chat::SetSystem(const std::string& text) {
-  SetSystemMessage(text, &talk_);
-  options_.system = text;
-  Say("{}\n", text.empty() ? "there is no system message from here on"
-                           : "the next question is asked under this system message");
+  if (text.empty()) {
+    const std::vector<ChatMessage>& messages = talk_.request.messages;
+    const bool has_one = !messages.empty() && messages.front().role == "system";
+    Say("{}\n", has_one ? messages.front().content + "\n(/system none removes it)"
+                        : "there is no system message");
+    return;
+  }
+  const bool removes = text == "none";
+  options_.system = removes ? "" : text;
+  SetSystemMessage(options_.system, &talk_);
+  Say("{}\n", removes ? "there is no system message from here on"
+                      : "the next question is asked under this system message");
 }
 
 Status Chat::SetOption(const std::string& text) {
@@ -246,12 +266,23 @@ Status Chat::SetOption(const std::string& text) {
     return OkStatus();
   }
   const size_t end = std::min(text.find_first_of(" ="), text.size());
-  const std::string name = text.substr(0, end);
+  std::string name = text.substr(0, end);
+  // Ollama writes temperature, top_k and so on.
+  std::ranges::replace(name, '_', '-');
+  if (name == "temperature") name = "temp";
   const auto row =
       std::ranges::find_if(rows, [&](const OptionRow* one) { return ConfigName(*one) == name; });
   if (row == rows.end()) {
+    std::vector<std::string> names;
+    for (const OptionRow* one : rows) names.push_back(ConfigName(*one));
+    const auto meant = LikelyMeant(name, std::move(names));
     return InvalidArgument(
-        fmt::format("/set: no option {} of sampling; /set alone shows all", name));
+        fmt::format("/set: there is no sampling option {}{}; /set alone shows all", name,
+                    meant.has_value() ? fmt::format("; did you mean {}?", *meant) : ""));
+  }
+  if (end == text.size() && (*row)->show != nullptr) {
+    Say("{} {}\n", name, (*row)->show(options_));
+    return OkStatus();
   }
   const size_t begin = std::min(text.find_first_not_of(" =", end), text.size());
   CliOptions changed = options_;
@@ -303,7 +334,7 @@ std::optional<ExitCode> Chat::Regenerate() {
 std::optional<ExitCode> Chat::Answer(const std::string& text) {
   const Result<Turn> turn =
       NextTurn(*setup_.model, options_, read_text_ + text, setup_.session->tokens(), &talk_);
-  read_text_.clear();
+  const std::string read_before = std::exchange(read_text_, {});
   if (!turn.ok()) return Fail(turn.status());
   const TurnContext context = {.options = &options_,
                                .cancel = InstallInterruptHandler(),
@@ -313,6 +344,12 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   last_ = TakeTurn(context, *turn, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
   if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*turn);
+  const bool is_half_read = last_->prompt_tokens > 0 && last_->prompt_seconds == 0;
+  if (is_half_read && Interrupted() && !MustEnd()) {
+    read_text_ = read_before;
+    Say("the question was not read to its end; ask it again\n");
+    return TakeBack(*turn);
+  }
   // Ctrl-C ends an answer, not the conversation, so the turn is kept.
   EndTurn(*turn, last_->result, last_->sampler, &talk_);
   Save();

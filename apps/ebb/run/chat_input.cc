@@ -23,9 +23,10 @@ constexpr std::array kCommands = {
     ChatCommand{"/exit /bye /quit", Kind::kExit, "", "ends the conversation; so does Ctrl-D"},
     ChatCommand{"/reset /clear", Kind::kReset, "", "forgets the conversation"},
     ChatCommand{"/regen", Kind::kRegenerate, "",
-                "answers the last question again, with other random draws"},
+                "answers the last question again, with other random draws (if temp is above 0)"},
     ChatCommand{"/read", Kind::kRead, "FILE", "puts a file's text before the next question", true},
-    ChatCommand{"/system", Kind::kSystem, "TEXT", "sets the system message from here on"},
+    ChatCommand{"/system", Kind::kSystem, "TEXT",
+                "sets the system message from here on; alone, shows it; none removes it"},
     ChatCommand{"/set", Kind::kSet, "NAME VALUE",
                 "sets an option of sampling, as in /set temp 0.2"},
     ChatCommand{"/save", Kind::kSave, "FILE", "saves the conversation with its cache", true},
@@ -52,7 +53,7 @@ ChatInput ReadSlash(std::string text) {
   const std::string_view word = std::string_view(text).substr(0, end);
   const size_t begin = std::min(text.find_first_not_of(kBlanks, end), text.size());
   const ChatCommand* const command = FindCommand(word);
-  // /set alone shows the options, /system alone removes the message.
+  // /set alone shows the options, /system alone the message.
   const bool may_stand_alone = command != nullptr && !command->takes_file;
   const bool is_complete =
       command != nullptr &&

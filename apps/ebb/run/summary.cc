@@ -75,6 +75,17 @@ int64_t RowsOfFullCache(const ModelShape& shape, int64_t num_tokens) {
   return rows;
 }
 
+// Returns the bytes of a full cache of `num_tokens` tokens in whole pages, as the bytes of tiers
+// are; of a model with windows, in rows.
+double BytesOfFullCache(const Setup& setup, int num_tokens, double row_bytes) {
+  const ModelShape& shape = setup.model->shape();
+  if (shape.SmallestWindow() == 0) {
+    const auto needs = setup.engine->CountNeeds({}, num_tokens, num_tokens);
+    if (needs.ok()) return static_cast<double>(needs->t0_bytes);
+  }
+  return row_bytes * static_cast<double>(RowsOfFullCache(shape, num_tokens));
+}
+
 // Returns a line with the tokens and the memory of each tier of the sequence: "[memory: 940 of
 // 8,192 tokens; T0 310 tokens, 1.8 MiB; T1 630 tokens, 3.6 MiB in a file; a full cache: 5.4 MiB]".
 std::string MemoryText(const Setup& setup) {
@@ -90,13 +101,14 @@ std::string MemoryText(const Setup& setup) {
                                  WithCommas(session.context()));
   const auto& tiers = setup.engine->options().tiers;
   const bool in_file = tiers.has_value() && tiers->t1 == T1Place::kFile;
-  double row_bytes = 0;
+  double row_bytes = 0, in_memory = 0;
   for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) {
     const TierAccounting& of_tier = cache.tiers[static_cast<int>(tier)];
     if (of_tier.rows == 0 && tier != Tier::kT0) continue;
     if (row_bytes == 0 && tier != Tier::kT2 && of_tier.rows > 0) {
       row_bytes = static_cast<double>(of_tier.row_bytes) / static_cast<double>(of_tier.rows);
     }
+    if (tier != Tier::kT1 || !in_file) in_memory += static_cast<double>(of_tier.page_bytes);
     text += fmt::format("; {} {} tokens, {}{}", TierName(tier), WithCommas(in_tokens(of_tier.rows)),
                         SizeText(static_cast<double>(of_tier.page_bytes)),
                         tier == Tier::kT2              ? " compressed"
@@ -111,9 +123,13 @@ std::string MemoryText(const Setup& setup) {
   const bool is_full = evicted == 0 && cache.tiers[1].rows == 0 && cache.tiers[2].rows == 0;
   if (is_full) {
     text += ", the full cache";
+    // The prompt and the newest tokens stay, whatever the tiers are.
+    if (session.policy().placement != nullptr) text += "; longer texts save memory";
   } else if (row_bytes > 0) {
-    text += fmt::format("; a full cache would take {}",
-                        SizeText(row_bytes * static_cast<double>(full_rows)));
+    const double full_bytes = BytesOfFullCache(setup, static_cast<int>(num_tokens), row_bytes);
+    text += fmt::format("; a full cache would take {}", SizeText(full_bytes));
+    const double saved = 100 * (1 - in_memory / full_bytes);
+    if (saved >= 1) text += fmt::format(" ({:.0f} % of it saved)", saved);
   }
   return text + "]\n";
 }

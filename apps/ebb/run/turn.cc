@@ -36,7 +36,10 @@ Status ReadPrompt(const TurnContext& context, const Turn& turn, Session* session
   prefill.cancel = context.cancel;
   prefill.progress = [&](size_t done) { bar.Update(static_cast<int64_t>(done)); };
   const Clock::time_point start = Clock::now();
-  EBB_RETURN_IF_ERROR(session->Prefill(tokens, prefill).status);
+  SetInterruptText("\nstopping when the tokens that are being read are done\n");
+  const Status read = session->Prefill(tokens, prefill).status;
+  SetInterruptText(nullptr);
+  EBB_RETURN_IF_ERROR(read);
   figures->prompt_seconds = SecondsSince(start);
   return OkStatus();
 }

@@ -1,6 +1,6 @@
 // Finds the names that are nearest to a misspelt one, for messages.
-#ifndef EBB_APPS_TERMINAL_NEAR_NAMES_H_
-#define EBB_APPS_TERMINAL_NEAR_NAMES_H_
+#ifndef EBB_BASE_TEXT_NEAR_NAMES_H_
+#define EBB_BASE_TEXT_NEAR_NAMES_H_
 
 #include <cstddef>
 #include <optional>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ebb::cli {
+namespace ebb {
 
 // Returns at most `count` names, sorted by their edit distance to `wanted`, ignoring case.
 [[nodiscard]] std::vector<std::string> NearNames(std::string_view wanted,
@@ -18,6 +18,6 @@ namespace ebb::cli {
 [[nodiscard]] std::optional<std::string> LikelyMeant(std::string_view wanted,
                                                      std::vector<std::string> names);
 
-}  // namespace ebb::cli
+}  // namespace ebb
 
-#endif  // EBB_APPS_TERMINAL_NEAR_NAMES_H_
+#endif  // EBB_BASE_TEXT_NEAR_NAMES_H_

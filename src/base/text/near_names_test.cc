@@ -1,9 +1,9 @@
-#include "apps/common/terminal/near_names.h"
+#include "src/base/text/near_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace ebb::cli {
+namespace ebb {
 namespace {
 
 using testing::ElementsAre;
@@ -23,4 +23,4 @@ TEST(NearNamesTest, AreLikelyMeantAtTwoEditsAndAThirdOfTheLetters) {
 }
 
 }  // namespace
-}  // namespace ebb::cli
+}  // namespace ebb

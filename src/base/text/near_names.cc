@@ -1,11 +1,11 @@
-#include "apps/common/terminal/near_names.h"
+#include "src/base/text/near_names.h"
 
 #include <algorithm>
 #include <cctype>
 #include <numeric>
 #include <utility>
 
-namespace ebb::cli {
+namespace ebb {
 namespace {
 
 // Returns how many letters must be changed, inserted, removed or swapped with the next one to make
@@ -49,4 +49,4 @@ std::optional<std::string> LikelyMeant(std::string_view wanted, std::vector<std:
   return edits <= most ? std::optional(std::move(nearest.front())) : std::nullopt;
 }
 
-}  // namespace ebb::cli
+}  // namespace ebb
