@@ -30,8 +30,8 @@ void DecodeAttention::AddMass(int query, int part, int num_parts, float* weights
   }
 }
 
-// Adds the mass of those rows of a kv head whose mass belongs to elements [first, second) of the
-// targets.
+// Adds the mass of a kv head's rows of one kind to the arrays of the query's MassTarget: only to
+// their elements from elements.first up to, but not including, elements.second.
 void DecodeAttention::AddMassOfRows(int query, int kv_head, Kind kind,
                                     std::pair<size_t, size_t> elements, const float* weights) {
   const DecodeQuery& of = queries_[query];

@@ -126,8 +126,9 @@ void PrefillAttention::Plan(const PrefillQueries& queries) {
   next_mass_unit_ = 0;
 }
 
-// Plans the units of a tile. Every query sees a row of each slice: none of these rows is hidden,
-// and the last slice is longer than the step.
+// Plans the units of a tile: one for all of its rows, or with `in_slices` one for each slice of
+// them. Every query sees a row of each slice, because rows are sliced only if none is hidden from
+// later queries, and because the last slice is longer than the step.
 void PrefillAttention::PlanTile(int kv_head, int tile, bool in_slices) {
   const RowsView& rows = queries_.rows[kv_head];
   const auto num_rows = static_cast<uint32_t>(rows.size());

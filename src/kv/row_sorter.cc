@@ -16,8 +16,9 @@ constexpr size_t kRowsPerStray = 16;
 // memory.
 constexpr size_t kRowsAhead = 8;
 
-// Returns whether sorting pays. Counts strays, which takes time, only if so many rows received new
-// slots that sorting would pay if all of them had strayed.
+// Returns whether sorting pays: whether there are enough strays, rows whose slot does not closely
+// follow that of the previous row. Counts strays, which takes time, only if enough rows received
+// new slots that sorting would pay if all of them were strays.
 bool IsWorthSorting(TokenTable* table) {
   const size_t least = std::max<size_t>(kRowsPerPage, table->num_full_rows() / kRowsPerStray);
   return table->num_pages(Tier::kT1) == 0 && table->num_sealed() == 0 &&

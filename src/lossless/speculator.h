@@ -153,7 +153,8 @@ class Speculator {
   int without_drafts_ = 0;     // steps to come, since a cap had no room for a run
   bool is_looked_up_ = false;  // the last run
   std::vector<Token> run_;
-  // Holds the verified guesses of the last run. The caller has asked for those before next_ahead_.
+  // Holds the verified guesses of the last run. TakeAhead() took the
+  // first next_ahead_ of them.
   std::vector<Token> ahead_;
   size_t next_ahead_ = 0;
   // Holds the hidden states from which the logits after each token of the run are computed on

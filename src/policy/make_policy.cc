@@ -259,7 +259,8 @@ void ChoosePlacements(const PolicySpec& spec, const EngineTiers& tiers, Resolved
   if (!is_read_budget) row.info.params = "";
 }
 
-// Returns the choices that the spec makes, for the table of pairs.
+// Returns the choices that the spec makes, for CheckPairs(), which refuses choices that exclude
+// each other.
 std::vector<MadeChoice> ChoicesOf(const PolicySpec& spec, const EngineTiers& tiers,
                                   const ResolvedPolicy& resolved) {
   using C = Choice;

@@ -1,6 +1,6 @@
-// Lists which choices of a session exclude each other, in one table. MakePolicy() and
-// Engine::OpenSession() refuse the pairs of the table with its sentences, and docs/user/policies.md
-// shows it. Choices that the table does not name together can be combined.
+// Lists which choices of a session exclude each other, as a table of pairs, each with a sentence
+// that says why. MakePolicy() and Engine::OpenSession() refuse these pairs with that sentence, and
+// docs/user/policies.md shows the table. All other choices can be combined.
 #ifndef EBB_POLICY_PAIRS_H_
 #define EBB_POLICY_PAIRS_H_
 
@@ -60,7 +60,7 @@ struct MadeChoice {
 // and says why not.
 [[nodiscard]] Status CheckPairs(std::span<const MadeChoice> choices);
 
-// Returns the table as Markdown, for docs/user/policies.md.
+// Returns the table of refused pairs as Markdown, for docs/user/policies.md.
 [[nodiscard]] std::string PairsAsMarkdown();
 
 }  // namespace ebb

@@ -267,7 +267,7 @@ Status Chat::SetOption(const std::string& text) {
   }
   const size_t end = std::min(text.find_first_of(" ="), text.size());
   std::string name = text.substr(0, end);
-  // Ollama writes temperature, top_k and so on.
+  // Accept the names that Ollama uses: "temperature" for "temp", "top_k" for "top-k".
   std::ranges::replace(name, '_', '-');
   if (name == "temperature") name = "temp";
   const auto row =

@@ -35,7 +35,8 @@ struct LengthRange {
 };
 [[nodiscard]] LengthRange LengthsOf(const RegexNode& node);
 
-// Restricts `node` to matches with lengths within `range`; nullopt: that needs more than one count.
+// Returns `node` restricted to matches with lengths within `range`; nullopt if no match has such a
+// length, or if bounds of a single repetition cannot express the restriction.
 [[nodiscard]] std::optional<RegexNode> WithLengths(const RegexNode& node, LengthRange range);
 
 }  // namespace ebb
