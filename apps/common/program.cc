@@ -55,8 +55,9 @@ Status UnknownCommand(const Program& program, std::string_view parent, const std
                                                       : " " + rest.front()));
   }
   if (name.starts_with('-')) {
-    return InvalidArgument(fmt::format("{} stands before a command; expected {} COMMAND {}", name,
-                                       program.name, name));
+    return InvalidArgument(fmt::format("{} stands before a command; expected {} {} {}", name,
+                                       program.name, ChildrenOf(program, parent).front()->name,
+                                       name));
   }
   std::string text = fmt::format("unknown command \"{}\"; ", name);
   std::vector<std::string> names;

@@ -149,7 +149,7 @@ std::vector<Case> Cases() {
       {"AnOptionBeforeTheCommand",
        "-m pebble -p hi",
        kUsage,
-       {"-m stands before a command", "ebb COMMAND -m"}},
+       {"-m stands before a command", "ebb run -m"}},
       {"APolicyInCapitals", run + "--policy H2O", kUsage, {"did you mean h2o?"}},
       {"ABudgetWithoutAPolicy",
        run + "--budget 25%",

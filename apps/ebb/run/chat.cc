@@ -65,7 +65,8 @@ class Chat {
   std::optional<ExitCode> Answer(const std::string& text);
   // Takes the last question and its answer out of the conversation and answers the question again.
   std::optional<ExitCode> Regenerate();
-  std::optional<ExitCode> TakeBack(const Turn& turn);
+  // Removes the tokens of a turn that did not become an answer, and says `why` it is removed.
+  std::optional<ExitCode> TakeBack(const Turn& turn, std::string_view why);
   Status ReadFile(const std::string& file);
   void SetSystem(const std::string& text);
   Status SetOption(const std::string& text);
@@ -343,12 +344,13 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
                                .logprobs = &logprobs_};
   last_ = TakeTurn(context, *turn, setup_, &output_);
   last_code_ = ReportEnd(last_->result);
-  if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) return TakeBack(*turn);
+  if (last_code_ == ExitCode::kUsage || last_code_ == ExitCode::kLimit) {
+    return TakeBack(*turn, "the turn was taken back; /reset forgets the earlier ones too");
+  }
   const bool is_half_read = last_->prompt_tokens > 0 && last_->prompt_seconds == 0;
   if (is_half_read && Interrupted() && !MustEnd()) {
     read_text_ = read_before;
-    Say("the question was not read to its end; ask it again\n");
-    return TakeBack(*turn);
+    return TakeBack(*turn, "the question was not read to its end and is taken back; ask it again");
   }
   // Ctrl-C ends an answer, not the conversation, so the turn is kept.
   EndTurn(*turn, last_->result, last_->sampler, &talk_);
@@ -363,14 +365,14 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
 
 // Removes a turn that outgrew the context, a memory cap or the policy's budget. Keeps the tokens
 // that it shares with earlier turns, so that a shorter turn has the same room as this one had.
-std::optional<ExitCode> Chat::TakeBack(const Turn& turn) {
+std::optional<ExitCode> Chat::TakeBack(const Turn& turn, std::string_view why) {
   Session& session = *setup_.session;
   auto kept = static_cast<Position>(turn.tokens.size() - last_->prompt_tokens);
   kept = session.NearestTruncation(kept);
   if (session.next_position() > kept) {
     if (const Status status = session.TruncateTo(kept); !status.ok()) return Fail(status);
   }
-  Say("the turn was taken back; /reset forgets the earlier ones too\n");
+  Say("{}\n", why);
   return std::nullopt;
 }
 

@@ -123,8 +123,6 @@ std::string MemoryText(const Setup& setup) {
   const bool is_full = evicted == 0 && cache.tiers[1].rows == 0 && cache.tiers[2].rows == 0;
   if (is_full) {
     text += ", the full cache";
-    // The prompt and the newest tokens stay, whatever the tiers are.
-    if (session.policy().placement != nullptr) text += "; longer texts save memory";
   } else if (row_bytes > 0) {
     const double full_bytes = BytesOfFullCache(setup, static_cast<int>(num_tokens), row_bytes);
     text += fmt::format("; a full cache would take {}", SizeText(full_bytes));

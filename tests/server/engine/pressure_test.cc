@@ -112,12 +112,15 @@ TEST_F(PressureTest, ACompressedCacheUnderACapServesRequestsAsTheyWouldBeAlone) 
                             .shares = {.t2_rows = T2Rows::kOld}};
   constexpr uint64_t kCap = 5 * kMiB;
   SetTiers(spec, &options.defaults.engine, &options.defaults.session);
-  options.defaults.engine.kv_cap_bytes = kCap;
+  options.defaults.engine.kv_cap_bytes = kCap - kMiB;
   Start(options);
   const ClientAnswer refused =
       Client(port()).Post("/v1/chat/completions", Chat(1, {{"max_tokens", 4000}}));
   EXPECT_EQ(refused.status, 400) << refused.body;
   EXPECT_THAT(refused.body, testing::HasSubstr("the cache cannot hold a request of this length"));
+  server_.reset();
+  options.defaults.engine.kv_cap_bytes = kCap;
+  Start(options);
   const std::vector<Answered> answers = AskAtOnce(12);
   SessionOptions session;
   session.policy.tiers = spec.shares;

@@ -113,6 +113,8 @@ TEST_F(ProcessTest, KeysAreMadeAskedForAndReadAnew) {
   const std::string first = NewKey("first");
   EXPECT_THAT(first, MatchesRegex("ebb-[A-Za-z0-9_-]+"));
   Start({"--api-keys", keys_});
+  EXPECT_THAT(process_->ReadLine(), HasSubstr("requests need the API key of " + keys_));
+  EXPECT_THAT(process_->ReadLine(), HasSubstr("none is an admin's"));
   EXPECT_EQ(GetAs("", "/v1/models").status, 401);
   EXPECT_EQ(GetAs(first, "/v1/models").status, 200);
   const std::string second = NewKey("second");
