@@ -52,8 +52,9 @@ constexpr std::array kForeignOptions = {
     ForeignOption{"--jinja,--no-context-shift,-cb,--cont-batching,--cache-prompt,--metrics,--slots,"
                   "--props,--escape,-e,--mmap,--warmup,--repack,-kvu,--kv-unified",
                   false, "", kFlagAlways},
-    ForeignOption{"-fa,--flash-attn", true, "", "on,auto,1,true",
-                  "attention never stores a table of scores here, and that cannot be turned off"},
+    ForeignOption{
+        "-fa,--flash-attn", true, "", "on,auto,1,true",
+        "leave it out: attention always works as flash attention does; that cannot be turned off"},
     ForeignOption{
         "-ngl,--gpu-layers,--n-gpu-layers", true, "", "0",
         "--device NAME computes the whole model on a device that `ebb device list` names"},
@@ -66,8 +67,9 @@ constexpr std::array kForeignOptions = {
         "--device NAME computes the whole model on one device; --t1 host keeps rows in the "
         "host's memory"},
     ForeignOption{"--mlock,--no-mmap", false, "", "",
-                  "leave it out: weights are read through the page cache; `ulimit -l` and cgroups "
-                  "keep memory"},
+                  "leave it out: weights are mapped, and stay in memory as long as there is some"},
+    ForeignOption{"--color", false, "", "", "leave it out: a terminal shows colours by itself"},
+    ForeignOption{"--numa", true, "", "", "leave it out: threads run where the system puts them"},
     ForeignOption{
         "-b,--batch-size,-ub,--ubatch-size", true, "", "",
         "leave it out: ebb chooses how a prompt is cut; `ebb serve --max-stall MS` bounds it"},
@@ -91,8 +93,9 @@ constexpr std::array kForeignOptions = {
                   "ebb reads text, no pictures and sound"},
     ForeignOption{"--embedding,--embeddings,--rerank,--reranking", false, "", "",
                   "ebb generates text; it has no embeddings and no ranking"},
-    ForeignOption{"-md,--model-draft,-hfd,--hf-repo-draft", true, "", "",
-                  "ebb has no second model for drafts; --lossless drafts with the model itself"},
+    ForeignOption{
+        "-md,--model-draft,-hfd,--hf-repo-draft", true, "", "",
+        "ebb has no second model for drafts; it guesses from the text (--speculate auto)"},
     ForeignOption{"--rope-freq-base,--rope-freq-scale,--yarn-orig-ctx,--override-kv", true, "", "",
                   "--rope-scaling and --rope-factor; the file says the rest"},
     ForeignOption{"--no-webui,--no-ui", false, "", "", "--chat-page off"},
@@ -164,6 +167,11 @@ bool TakesValue(const OptionRow& row) { return !row.value.empty(); }
 // Appends llama.cpp's -ctk and -ctv as one --kv-type, the format of keys and values here.
 Status AppendCacheTypes(const std::string& keys, const std::string& values,
                         std::vector<std::string>* arguments) {
+  if (keys.empty() != values.empty()) {
+    return InvalidArgument(
+        fmt::format("{} alone: --kv-type sets one format for keys and values; give --kv-type {}",
+                    keys.empty() ? "-ctv" : "-ctk", keys.empty() ? values : keys));
+  }
   if (keys != values) {
     return InvalidArgument(fmt::format(
         "-ctk and -ctv: --kv-type sets one format for keys and values; found \"{}\" and \"{}\"",

@@ -25,7 +25,9 @@ std::string TextWithOption(const Status& status, const GivenOptions& given) {
       {.field = "adapter", .name = "--adapter"},
       {.field = "context",
        .name = "--context",
-       .way_out = " (--rope-scaling yarn --rope-factor X, --past-context rerotate)"},
+       .way_out = " (--rope-scaling yarn --rope-factor X, or --past-context rerotate; leave it out "
+                  "for what the "
+                  "model was trained for)"},
       {.field = "kv_cap_bytes", .name = "--kv-cap"},
       {.field = "memory_bytes", .name = "--memory"},
       {.field = "path", .name = "--model", .shared = F::kModel},

@@ -43,8 +43,10 @@ TEST(TextWithOption, NamesTheOptionThatCompressesOldRows) {
 }
 
 TEST(TextWithOption, NamesTheWayOutOfATooLongContext) {
-  EXPECT_EQ(TextWithOption(InvalidArgument("context", "9 tokens")),
-            "--context: 9 tokens (--rope-scaling yarn --rope-factor X, --past-context rerotate)");
+  EXPECT_EQ(
+      TextWithOption(InvalidArgument("context", "9 tokens")),
+      "--context: 9 tokens (--rope-scaling yarn --rope-factor X, or --past-context rerotate; leave "
+      "it out for what the model was trained for)");
 }
 
 TEST(AsUsage, AFileThatCannotBeReadIsAnErrorOfTheOption) {
