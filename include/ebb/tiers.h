@@ -102,8 +102,8 @@ struct TierShares {
 // holds.
 inline constexpr double kDefaultT0Share = 0.5;
 
-// kDefaultT2Type is the format of T2 if only its rows are named; texts also name it if there is no
-// T2.
+// kDefaultT2Type is the format of T2 if a setting says which rows T2 holds but no format. Texts
+// about a setting without T2 name it too, where they must name a format.
 inline constexpr CompressedType kDefaultT2Type = CompressedType::kInt8;
 
 // TierSetting holds the tiers of an engine and of a session, as a line of options gives them.
