@@ -65,11 +65,10 @@ struct ResolvedPolicy {
 
 std::string OptionsOf(const ResolvedPolicy& resolved) {
   const unsigned taken = resolved.row.options;
-  std::vector<std::string> options = {"scorer", "granularity"};
-  if (taken & kBudgetOption) options.push_back("budget");
-  if (taken & kSinksOption) options.push_back("sinks");
-  if (taken & kWindowOption) options.push_back("window");
-  if (taken & kIntervalOption) options.push_back("interval");
+  std::vector<std::string> options;
+  for (const auto& [name, option] : kPolicyOptionNames) {
+    if (option == kNoOption || (taken & option) != 0) options.emplace_back(name);
+  }
   for (const std::string_view param : ParamNames(resolved.params)) {
     options.push_back(fmt::format("{}=", param));
   }

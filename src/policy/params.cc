@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "src/policy/policy_table.h"
+
 namespace ebb {
 namespace {
 
@@ -111,9 +113,8 @@ Result<Params> ReadParams(std::string_view policy, std::string_view declared,
     const auto found = std::find_if(all.begin(), all.end(),
                                     [&key = key](const Declared& one) { return one.name == key; });
     if (found == all.end()) {
-      constexpr std::array kOptions = {"budget",   "sinks",  "window",
-                                       "interval", "scorer", "granularity"};
-      const bool is_option = std::ranges::find(kOptions, key) != kOptions.end();
+      const bool is_option = std::ranges::any_of(kPolicyOptionNames,
+                                                 [&](const auto& one) { return one.first == key; });
       return InvalidArgument(fmt::format(
           "policy \"{}\" has no parameter \"{}\"{}; {}", policy, key,
           is_option ? ", which is an option of its own" : "",

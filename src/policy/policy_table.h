@@ -3,8 +3,11 @@
 #ifndef EBB_POLICY_POLICY_TABLE_H_
 #define EBB_POLICY_POLICY_TABLE_H_
 
+#include <array>
 #include <list>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ebb/policy.h"
@@ -25,6 +28,16 @@ enum PolicyOption : unsigned {
   kBeyondOption = 16,      // a budget of rows beyond the protected ones
   kBudgetSetsWindow = 32,  // --window goes only without a budget
 };
+
+// kPolicyOptionNames names the options of policies, in the order in which messages list them;
+// kNoOption: all policies accept the option.
+inline constexpr std::array<std::pair<std::string_view, PolicyOption>, 6> kPolicyOptionNames = {
+    {{"scorer", kNoOption},
+     {"granularity", kNoOption},
+     {"budget", kBudgetOption},
+     {"sinks", kSinksOption},
+     {"window", kWindowOption},
+     {"interval", kIntervalOption}}};
 
 struct PolicyRow {
   PolicyInfo info;

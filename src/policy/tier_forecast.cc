@@ -70,6 +70,7 @@ class Forecast {
   explicit Forecast(const ForecastRequest& request)
       : request_(request),
         retained_(request),
+        evicts_given_rows_(retained_.EvictsGivenRows(request.most_tokens)),
         planner_(request.tiers.shares, CapsOf(request), request.protected_rows) {}
 
   Result<RowsOverTime> Follow() {
@@ -120,7 +121,7 @@ class Forecast {
     rows->t2 = plan.num_t2;
     rows->t1 = plan.num_t1 + plan.num_protected_t1;
     rows->t0 = group.num_protected + plan.num_full - rows->t1;
-    if (!retained_.EvictsGivenRows(request_.most_tokens)) return OkStatus();
+    if (!evicts_given_rows_) return OkStatus();
     // Rows of the prompt are protected from the lower tiers as long as the retention leaves them.
     // How many it leaves depends on scores, so T0 may get all of them, and the lower tiers as many
     // rows as if there were none.
@@ -135,6 +136,7 @@ class Forecast {
 
   const ForecastRequest& request_;
   const Retained retained_;
+  const bool evicts_given_rows_;
   const TierPlanner planner_;
   size_t evicted_ = 0;
 };
@@ -166,7 +168,8 @@ RowsOverTime RowsByPosition(const ForecastRequest& request, const OldPositions& 
   (CompressesOldRows(shares) ? rows.last.t2 : rows.last.t1) = below;
   rows.last.t0 = all - below;
   rows.peaks = rows.last;
-  // A chunk of a prompt is in T0 as a whole, beside what the chunk before left there.
+  // A step reads a whole chunk of a prompt into T0, where the rows of earlier chunks that T2 or T1
+  // does not take also lie.
   const size_t of_prompt = std::min(
       {request.prompt_tokens, old.MostInT0() + request.chunk_tokens, retained.PeakOfPrompt()});
   rows.peaks.t0 =
