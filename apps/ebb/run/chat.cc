@@ -12,7 +12,6 @@
 #include "apps/common/models/known_models.h"
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/option_errors.h"
-#include "apps/common/options/option_values.h"
 #include "apps/common/options/whole_file.h"
 #include "apps/common/prompt.h"
 #include "apps/common/terminal/interrupt.h"
@@ -206,18 +205,17 @@ Status Chat::RunCommand(const ChatInput& input) {
       break;
   }
   const std::string word = input.text.substr(0, input.text.find(' '));
-  std::vector<std::string> names;
-  for (const ChatCommand& command : ChatCommands()) {
-    const std::vector<std::string_view> spellings = Split(command.names, ' ');
-    names.emplace_back(spellings.front());
-    if (std::ranges::count(spellings, word) == 0) continue;
-    // The command exists, and only its argument is missing or too much.
-    if (command.argument.empty()) {
+  if (const ChatCommand* const command = FindChatCommand(word)) {
+    if (command->argument.empty()) {
       Say("{} takes no argument; write /{} to ask it\n", word, input.text);
     } else {
-      Say("{0} needs a file: {0} {1}\n", word, command.argument);
+      Say("{0} needs a file: {0} {1}\n", word, command->argument);
     }
     return OkStatus();
+  }
+  std::vector<std::string> names;
+  for (const ChatCommand& command : ChatCommands()) {
+    names.emplace_back(command.names.substr(0, command.names.find(' ')));
   }
   const auto meant = LikelyMeant(word, names);
   Say("unknown command {}; {}expected {}; write /{} to ask it\n", input.text,

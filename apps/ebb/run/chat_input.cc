@@ -35,13 +35,6 @@ constexpr std::array kCommands = {
                 "shows the speed of the last answer and the tiers of its tokens"},
 };
 
-const ChatCommand* FindCommand(std::string_view word) {
-  const auto found = std::ranges::find_if(kCommands, [&](const ChatCommand& command) {
-    return std::ranges::count(Split(command.names, ' '), word) > 0;
-  });
-  return found == kCommands.end() ? nullptr : &*found;
-}
-
 // Returns the command or the turn that a text with one slash at its beginning means. It is a turn
 // if its first word has another slash, as a path has. It is kUnknown if no command has that name,
 // if text follows a command without an argument (it may be a question that begins with the word),
@@ -52,7 +45,7 @@ ChatInput ReadSlash(std::string text) {
   text.erase(text.find_last_not_of(kBlanks) + 1);
   const std::string_view word = std::string_view(text).substr(0, end);
   const size_t begin = std::min(text.find_first_not_of(kBlanks, end), text.size());
-  const ChatCommand* const command = FindCommand(word);
+  const ChatCommand* const command = FindChatCommand(word);
   // /set alone shows the options, /system alone the message.
   const bool may_stand_alone = command != nullptr && !command->takes_file;
   const bool is_complete =
@@ -86,6 +79,13 @@ std::vector<std::string> FilesThatBeginWith(std::string_view typed) {
 
 std::span<const ChatCommand> ChatCommands() { return kCommands; }
 
+const ChatCommand* FindChatCommand(std::string_view name) {
+  const auto found = std::ranges::find_if(kCommands, [&](const ChatCommand& command) {
+    return std::ranges::count(Split(command.names, ' '), name) > 0;
+  });
+  return found == kCommands.end() ? nullptr : &*found;
+}
+
 std::string ChatHelp() {
   std::string text;
   for (const ChatCommand& command : kCommands) {
@@ -103,7 +103,7 @@ std::vector<std::string> CompleteChatInput(std::string_view typed) {
   if (!typed.starts_with('/')) return {};
   std::vector<std::string> lines;
   if (const size_t blank = typed.find(' '); blank != std::string_view::npos) {
-    const ChatCommand* const command = FindCommand(typed.substr(0, blank));
+    const ChatCommand* const command = FindChatCommand(typed.substr(0, blank));
     if (command == nullptr || !command->takes_file) return {};
     for (const std::string& path : FilesThatBeginWith(typed.substr(blank + 1))) {
       lines.push_back(fmt::format("{} {}", typed.substr(0, blank), path));

@@ -40,6 +40,8 @@ struct ChatCommand {
   bool takes_file = false;  // the argument is a file's name
 };
 [[nodiscard]] std::span<const ChatCommand> ChatCommands();
+// Returns the command that has this name, such as "/bye", or null.
+[[nodiscard]] const ChatCommand* FindChatCommand(std::string_view name);
 
 // Returns the text of /help: the commands, and how turns are written, one per line.
 [[nodiscard]] std::string ChatHelp();
