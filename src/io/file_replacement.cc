@@ -59,6 +59,9 @@ Status FileReplacement::Open(const std::string& path) {
     return IoError(fmt::format("cannot write {}: another process is writing it", part));
   }
   if (locked.error == EINVAL) return InvalidArgument(fmt::format("{} is no regular file", part));
+  if (locked.error == ENOENT || locked.error == ENOTDIR) {  // the folder is missing
+    return Error("write", path, locked.error);
+  }
   if (locked.error != 0) return Error(locked.failed, part, locked.error);
   file_ = std::move(locked.file);
   part_ = part;

@@ -51,6 +51,11 @@ struct Terminal {
   std::string no_color;
 };
 
+// So wide that no message is broken into lines.
+Terminal Wide() {
+  return {.cache = "", .size = {.ws_row = 24, .ws_col = 300, .ws_xpixel = 0, .ws_ypixel = 0}};
+}
+
 // Everything that came to the screen, and the exit code.
 ProgramEnd RunOnTerminal(const std::vector<std::string>& arguments, const Typing& typing = {},
                          const Terminal& asked = {}) {
@@ -238,9 +243,38 @@ TEST_F(TerminalTest, CtrlCAtThePromptClearsTheLineAndTheSecondOnAnEmptyOneLeaves
   EXPECT_GT(end.out.rfind("\033[?2004l"), end.out.rfind("\033[?2004h"));
 }
 
+// The file takes seconds to read; the conversation goes on behind it.
+TEST_F(TerminalTest, CtrlCWhileAQuestionIsReadTakesItBack) {
+  const TempFolder folder;
+  const std::string path = folder.File("slow.gguf"), text = folder.File("long.txt");
+  ASSERT_TRUE(WriteRandomGguf({.num_layers = 4,
+                               .embed_dim = 512,
+                               .num_q_heads = 8,
+                               .feed_forward_dim = 2048,
+                               .context = 32768},
+                              path)
+                  .ok());
+  std::ofstream file(text);
+  for (int i = 0; i < 2000; ++i) file << "line " << i << '\n';
+  file.close();
+  const ProgramEnd end =
+      RunOnTerminal(With("chat --temp 0 --threads 1 -m " + path, {"--grammar", "root ::= \"yes\""}),
+                    {{kPrompt, "/read " + text + "\n"},
+                     {kPrompt, "what does it say?\n"},
+                     {"reading the prompt", "\x03"},
+                     {"is taken back", ""},
+                     {kPrompt, "/reset\n"},
+                     {kPrompt, "hi\n"},
+                     {"tokens/s]", ""},
+                     {kPrompt, "/exit\n"}});
+  EXPECT_EQ(end.exit_code, 0) << end.out;
+  EXPECT_THAT(end.out, HasSubstr("stopping when the tokens that are being read are done"));
+  EXPECT_THAT(end.out, HasSubstr("the question was not read to its end and is taken back"));
+}
+
 TEST_F(TerminalTest, AConversationSaysWhatItRunsAndWhatEachAnswerTook) {
   const ProgramEnd end =
-      RunOnTerminal(Chat(), {{kPrompt, "hi\n"}, {"tokens/s]", ""}, {kPrompt, "/exit\n"}});
+      RunOnTerminal(Chat(), {{kPrompt, "hi\n"}, {"tokens/s]", ""}, {kPrompt, "/exit\n"}}, Wide());
   EXPECT_THAT(end.out, ContainsRegex("256 tokens of context, full cache in f16; /help shows"));
   EXPECT_THAT(end.out, ContainsRegex("\\[[0-9]+ of 256 tokens; [0-9.]+ tokens/s\\]"));
 }
@@ -317,7 +351,7 @@ class LiveTest : public TerminalTest {
 };
 
 TEST_F(LiveTest, TokensShowTheirTiersAndTheScreenComesBack) {
-  const ProgramEnd end = RunOnTerminal(Live("-n 60" + std::string(kTiers)));
+  const ProgramEnd end = RunOnTerminal(Live("-n 60" + std::string(kTiers)), {}, Wide());
   EXPECT_EQ(end.exit_code, 0) << end.out;
   EXPECT_LT(end.out.find(kEnter), end.out.find(kLeave));
   const std::string after = AfterTheScreen(end.out);

@@ -1,9 +1,11 @@
 #include "apps/common/terminal/line_reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <filesystem>
 #include <iostream>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include <histedit.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +42,30 @@ std::wstring WithNewlines(std::wstring_view pasted) {
   // A line break at the end of the paste is dropped, since Enter ends the line.
   if (text.ends_with(L'\n')) text.pop_back();
   return text;
+}
+
+// Reads one character from stdin, as libedit's own function does, but never misses a signal: that
+// function blocks in read(), which a signal that came just before it does not end. Returns 1, 0 at
+// the end of input, or -1 with EINTR once Ctrl-C was pressed.
+int ReadCharacter(EditLine*, wchar_t* character) {
+  constexpr int kPollMillis = 50;
+  mbstate_t state = {};
+  while (true) {
+    pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const int num_ready = Interrupted() ? 0 : poll(&input, 1, kPollMillis);
+    if (Interrupted()) {
+      errno = EINTR;
+      return -1;
+    }
+    if (num_ready <= 0) continue;  // libedit's handlers did what a resize or SIGCONT asks for
+    char byte = 0;
+    const ssize_t num_read = read(STDIN_FILENO, &byte, 1);
+    if (num_read < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (num_read <= 0) return static_cast<int>(num_read);
+    const size_t length = mbrtowc(character, &byte, 1, &state);
+    if (length <= 1) return 1;                          // 0 is the character NUL
+    if (length == static_cast<size_t>(-1)) state = {};  // drops bytes that are no character
+  }
 }
 
 // Reads pasted text up to its end mark and inserts it into the line. libedit calls this when the
@@ -125,6 +152,7 @@ LineReader::Editor::Editor(std::string history_file, Complete complete)
   el_set(editor_, EL_EDITOR, "emacs");
   el_set(editor_, EL_SIGNAL, 1);
   el_set(editor_, EL_PROMPT, Prompt);
+  el_set(editor_, EL_GETCFN, ReadCharacter);
   // Terminals send Home, End and Delete in several ways.
   for (const char* keys : {"\\e[1~", "\\e[7~", "\\e[H"}) {
     el_set(editor_, EL_BIND, keys, "ed-move-to-beg", nullptr);

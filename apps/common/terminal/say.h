@@ -10,8 +10,9 @@
 
 namespace ebb::cli {
 
-// Writes the text to stderr; on a terminal as ShownOnTerminal() escapes it, since it may hold names
-// from outside. Ignores errors, so that a closed or full stderr does not end the program.
+// Writes the text to stderr; on a terminal in lines that fit its width, and as ShownOnTerminal()
+// escapes it, since it may hold names from outside. Ignores errors, so that a closed or full stderr
+// does not end the program.
 void SayText(std::string_view text);
 template <typename... Args>
 void Say(fmt::format_string<Args...> format, Args&&... args) {

@@ -12,6 +12,10 @@ namespace ebb::cli {
 // did.
 [[nodiscard]] std::string Wrapped(std::string_view text, int indent, int columns);
 
+// Returns the text with each line of more than `columns` characters broken at blanks; what follows
+// a break is indented by two. Returns the text itself if `columns` is 0.
+[[nodiscard]] std::string LinesWithin(std::string_view text, int columns);
+
 }  // namespace ebb::cli
 
 #endif  // EBB_APPS_TERMINAL_WRAP_H_

@@ -12,5 +12,12 @@ TEST(Wrapped, BreaksAtBlanksWithinTheColumns) {
   EXPECT_EQ(Wrapped("a longerthanaline b", 0, 8), "a\nlongerthanaline\nb");
 }
 
+TEST(LinesWithin, BreaksLongLinesAlone) {
+  EXPECT_EQ(LinesWithin("[one two three]\nfour\n", 9), "[one\n  two\n  three]\nfour\n");
+  EXPECT_EQ(LinesWithin("\none\n\n", 10), "\none\n\n");
+  EXPECT_EQ(LinesWithin("a text without width", 0), "a text without width");
+  EXPECT_EQ(LinesWithin("", 10), "");
+}
+
 }  // namespace
 }  // namespace ebb::cli

@@ -100,7 +100,8 @@ std::string ChatHelp() {
 }
 
 std::vector<std::string> CompleteChatInput(std::string_view typed) {
-  if (!typed.starts_with('/')) return {};
+  // On an empty line, Tab shows the commands.
+  if (!typed.empty() && !typed.starts_with('/')) return {};
   std::vector<std::string> lines;
   if (const size_t blank = typed.find(' '); blank != std::string_view::npos) {
     const ChatCommand* const command = FindChatCommand(typed.substr(0, blank));
