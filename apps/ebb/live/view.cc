@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/common/report.h"
 #include "apps/common/terminal/output.h"
 #include "apps/common/terminal/say.h"
 #include "apps/common/terminal/tier_style.h"
@@ -51,7 +52,7 @@ std::string Cut(std::string_view text, int columns) {
 
 }  // namespace
 
-std::vector<std::string> TierLegend(const Session& session) {
+std::vector<std::string> TierLegend(const Session& session, const ModelShape& shape) {
   static constexpr std::array<std::string_view, kNumTiers> kMeanings = {"fast", "capacity",
                                                                         "compressed", "evicted"};
   const CacheAccounting cache = session.accounting();
@@ -62,7 +63,8 @@ std::vector<std::string> TierLegend(const Session& session) {
     const TierAccounting& of_tier = cache.tiers[index];
     std::string text =
         Styled(fmt::format("{} {}", TierName(tier), kMeanings[index]), TierStyle(tier));
-    text += fmt::format(" {} rows", gone ? cache.rows_evicted : of_tier.rows);
+    text += fmt::format(" {} tokens",
+                        WithCommas(InTokens(gone ? cache.rows_evicted : of_tier.rows, shape)));
     if (!gone) text += " " + SizeText(of_tier.page_bytes);
     parts.push_back(std::move(text));
   }
@@ -188,7 +190,7 @@ double LiveView::Rate() const {
 
 std::vector<std::string> LiveView::StatusLines(int columns) const {
   const MoveAccounting moves = session_.accounting().moves;
-  std::vector<std::string> lines = FillLines(TierLegend(session_), columns);
+  std::vector<std::string> lines = FillLines(TierLegend(session_, model_.shape()), columns);
   const std::vector<std::string> figures = {
       fmt::format("{} tokens", session_.next_position()), fmt::format("{:.1f} tokens/s", Rate()),
       "moved down " + SizeText(moves.bytes_down), "up " + SizeText(moves.bytes_up)};

@@ -22,9 +22,9 @@
 
 namespace ebb::cli {
 
-// Returns one text for each tier, such as "T0 fast 1200 rows 2.5 MiB", with its name in the tier's
-// colour.
-[[nodiscard]] std::vector<std::string> TierLegend(const Session& session);
+// Returns one text for each tier, such as "T0 fast 1,200 tokens 2.5 MiB", with its name in the
+// tier's colour. Counts a token whose rows lie in several tiers by its share in each.
+[[nodiscard]] std::vector<std::string> TierLegend(const Session& session, const ModelShape& shape);
 // Joins the parts to lines of at most `columns` columns, with blanks between parts; cuts a part
 // that is too wide. Escape sequences count as no columns.
 [[nodiscard]] std::vector<std::string> FillLines(const std::vector<std::string>& parts,

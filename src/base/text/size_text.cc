@@ -1,6 +1,8 @@
 #include "src/base/text/size_text.h"
 
 #include <charconv>
+#include <cstddef>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -27,6 +29,15 @@ std::string SizeText(double bytes) {
   while (text.ends_with('0')) text.pop_back();
   if (text.ends_with('.')) text.pop_back();
   return fmt::format("{} {}", text, unit);
+}
+
+std::string WithCommas(int64_t number) {
+  std::string text = std::to_string(number);
+  const std::ptrdiff_t first = number < 0 ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > first; at -= 3) {
+    text.insert(static_cast<size_t>(at), ",");
+  }
+  return text;
 }
 
 ComparedSizes::ComparedSizes(uint64_t first_bytes, uint64_t second_bytes)

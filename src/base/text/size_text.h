@@ -1,4 +1,4 @@
-// Formats numbers of bytes for people.
+// Formats numbers of bytes, and other large numbers, for people.
 #ifndef EBB_BASE_TEXT_SIZE_TEXT_H_
 #define EBB_BASE_TEXT_SIZE_TEXT_H_
 
@@ -13,6 +13,9 @@ namespace ebb {
 // Returns a size such as "512 bytes", "1.5 KiB", "36.1 MiB" or "5.62 GiB", without zeros after the
 // point: "2 MiB". Rounds to the nearest.
 [[nodiscard]] std::string SizeText(double bytes);
+
+// Returns the number with a comma between its thousands: "8,192".
+[[nodiscard]] std::string WithCommas(int64_t number);
 
 // ComparedSizes are two sizes as texts that differ if the sizes do: in bytes if SizeText() would
 // round them to the same text.

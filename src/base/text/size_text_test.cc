@@ -16,6 +16,16 @@ TEST(SizeText, HasTheUnitThatAPersonReads) {
   for (const auto& [bytes, text] : cases) EXPECT_EQ(SizeText(bytes), text);
 }
 
+TEST(WithCommas, PartsThousands) {
+  const struct {
+    int64_t number;
+    const char* text;
+  } cases[] = {{0, "0"},          {999, "999"},           {1000, "1,000"},
+               {32768, "32,768"}, {1234567, "1,234,567"}, {-999, "-999"},
+               {-1000, "-1,000"}};
+  for (const auto& [number, text] : cases) EXPECT_EQ(WithCommas(number), text);
+}
+
 TEST(ComparedSizes, DifferIfTheSizesDo) {
   const ComparedSizes apart(uint64_t{5} << 20, uint64_t{6} << 20);
   EXPECT_EQ(apart.first + ", " + apart.second, "5 MiB, 6 MiB");
