@@ -19,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb {
 namespace HWY_NAMESPACE {
 
-inline constexpr int kMaxHeadBlock = 4;  // query heads in one pass over compressed rows
+// kMaxHeadBlock is how many query heads share a pass over compressed rows.
+inline constexpr int kMaxHeadBlock = kVectorBytes == 32 ? 6 : 4;
 
 // ChunkScales has a chunk's words of scale and minimum, by row: first the keys' words, then those
 // of each block of values.
@@ -128,6 +129,10 @@ HWY_INLINE void AddBytes(const std::byte* keys, const RoundedQuery* queries, int
   AddProducts<kDots>(hn::PromoteTo(I16(), bytes), queries, at, sum);
 }
 
+// kQuarterShifts moves the pair of bits of each quarter of 64 elements to the bottom, by words.
+HWY_ALIGN inline constexpr uint32_t kQuarterShifts[16] = {0, 0, 0, 0, 2, 2, 2, 2,
+                                                          4, 4, 4, 4, 6, 6, 6, 6};
+
 // Unpacks vector number kVector of a group of 64 keys of int4 or int3, in the order of
 // compressed.h.
 template <CompressedType kType, int kVector>
@@ -147,13 +152,28 @@ HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
   }
   const auto nibbles = hn::And(low, hn::Set(d, 0x0f));
   if constexpr (kType == CompressedType::kInt3) return nibbles;
-  HWY_ALIGN static constexpr uint32_t kShifts[16] = {0, 0, 0, 0, 2, 2, 2, 2,
-                                                     4, 4, 4, 4, 6, 6, 6, 6};
   const auto all = hn::BitCast(U32(), hn::LoadDup128(d, from + 32));
-  const auto high = all >> hn::Load(U32(), kShifts + kVector * kLanes);
+  const auto high = all >> hn::Load(U32(), kQuarterShifts + kVector * kLanes);
   const auto placed = hn::BitCast(d, hn::ShiftLeft<4>(hn::BitCast(U16(), high)));
   return hn::OrAnd(nibbles, placed, hn::Set(d, 0x30));
 }
+
+#if HWY_TARGET == HWY_AVX2
+inline constexpr bool kMultipliesBytes = true;
+// Adds the products of 64 keys, each at most 63, and the bytes of a query, so that the sum of four
+// products fits into 16 bits.
+HWY_INLINE VecI AddProductsOfBytes(VecI sum, hn::Vec<U8> first, hn::Vec<U8> second,
+                                   const int8_t* query) {
+  const auto* const bytes = reinterpret_cast<const __m256i*>(query);
+  const __m256i pairs =
+      _mm256_add_epi16(_mm256_maddubs_epi16(first.raw, _mm256_load_si256(bytes)),
+                       _mm256_maddubs_epi16(second.raw, _mm256_load_si256(bytes + 1)));
+  return VecI{_mm256_add_epi32(sum.raw, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
+}
+#else
+inline constexpr bool kMultipliesBytes = false;
+inline VecI AddProductsOfBytes(VecI sum, hn::Vec<U8>, hn::Vec<U8>, const int8_t*) { return sum; }
+#endif
 
 template <CompressedType kType, Dots kDots, int kVector, int kHeads>
 HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, int at,
@@ -164,6 +184,13 @@ HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, in
     for (int g = 0; g < kHeads; ++g) {
       const hn::RebindToSigned<U8> d;
       sum->v[g] = AddQuads(sum->v[g], keys, hn::LoadU(d, queries[g].unpacked + at));
+    }
+  } else if constexpr (kMultipliesBytes) {
+    static_assert(kVectorBytes == 32 && kVector == 0);
+    const auto first = UnpackKeys<kType, 0>(group), second = UnpackKeys<kType, 1>(group);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      sum->v[g] = AddProductsOfBytes(sum->v[g], first, second, queries[g].unpacked + at);
     }
   } else if constexpr (kVector * kVectorBytes < kKeyGroup) {
     const auto pairs = hn::BitCast(U16(), UnpackKeys<kType, kVector>(group));

@@ -134,12 +134,12 @@ HWY_NOINLINE void CompressedValuePass(const CompressedFoldInput& in, const Value
   }
 }
 
-// Chooses the number of loads per pass such that the sums of 4 heads stay in registers.
+// Chooses the number of loads per pass such that the sums of all heads stay in registers.
 template <class Values, int kHeads>
 HWY_INLINE void CompressedValueRun(const CompressedFoldInput& in, const ValueRun& run,
                                    const ValueWeights& weights, float* o, float* l,
                                    size_t l_stride) {
-  constexpr int kMost = 4 / Values::kVecs;
+  constexpr int kMost = (kHeads <= 3 || kHasManyRegisters ? 4 : 2) / Values::kVecs;
   int first = 0;
   for (; first + kMost * kLanes <= run.num_bytes; first += kMost * kLanes) {
     CompressedValuePass<Values, kMost, kHeads>(in, run, first, weights, o, l, l_stride);
@@ -170,12 +170,23 @@ HWY_INLINE void Int4ValueRuns(const CompressedFoldInput& in, const ValueWeights&
 
 // Unpacks a block of 64 values of int3 to one byte each.
 HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
-  const auto* const low = reinterpret_cast<const uint8_t*>(from);
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    for (int i = 0; i < 16; ++i) to[16 * quarter + i] = low[i] >> (2 * quarter) & 3;
-  }
-  for (int bit = 0; bit < 8; ++bit) {
-    for (int i = 0; i < 8; ++i) to[8 * bit + i] |= (low[16 + i] >> bit & 1) << 2;
+  const U8 d;
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
+  uint64_t high_bits;
+  std::memcpy(&high_bits, bytes + 16, sizeof(high_bits));
+  const auto low = hn::BitCast(U32(), hn::LoadDup128(d, bytes));
+  const auto high = hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, U8>(), high_bits));
+  // The high bit of value i is bit i / 8 of byte i % 8.
+  constexpr uint64_t kBytesOfOnes = 0x0101010101010101;
+  HWY_ALIGN static constexpr uint64_t kBits[8] = {
+      kBytesOfOnes,      kBytesOfOnes << 1, kBytesOfOnes << 2, kBytesOfOnes << 3,
+      kBytesOfOnes << 4, kBytesOfOnes << 5, kBytesOfOnes << 6, kBytesOfOnes << 7};
+  for (int i = 0; i < 64; i += kVectorBytes) {
+    const auto two_bits =
+        hn::And(hn::BitCast(d, low >> hn::Load(U32(), kQuarterShifts + i / 4)), hn::Set(d, 3));
+    const auto bit = hn::Load(d, reinterpret_cast<const uint8_t*>(kBits) + i);
+    const auto is_set = hn::VecFromMask(d, hn::And(high, bit) == bit);
+    hn::StoreU(hn::Or(two_bits, hn::And(is_set, hn::Set(d, 4))), d, to + i);
   }
 }
 

@@ -36,10 +36,13 @@ DecodeAttention::DecodeAttention(const AttentionKernel& kernel, const AttentionS
 DecodeAttention::~DecodeAttention() = default;
 
 void DecodeAttention::Reserve(int num_queries, size_t max_rows, int num_parts) {
-  states_->Reserve(shape_, num_queries, max_rows, num_parts);
+  AttentionShape widest = shape_;
+  widest.num_kv_heads = most_kv_heads_;
+  states_->Reserve(widest, num_queries, max_rows, num_parts);
   const size_t kv_states = states_->max_queries * most_kv_heads_ * states_->max_chunks;
   last_units_.reserve(states_->max_queries * most_kv_heads_);
   planned_.reserve(states_->max_queries * most_kv_heads_);
+  group_begins_.reserve(states_->max_queries);
   units_.reserve(kv_states);
   rows_before_.reserve(kv_states + 1);
 }
@@ -54,12 +57,25 @@ int DecodeAttention::NumChunks(int query, int kv_head, Kind kind) const {
 }
 
 int DecodeAttention::MostTogether() const {
-  return std::max(FoldedTogether::kMostHeads / shape_.QueryHeadsPerKvHead(), 1);
+  return FoldedTogether::MostQueries(shape_.QueryHeadsPerKvHead());
+}
+
+int DecodeAttention::GroupEnd(int first, int end, int kv_head, Kind kind) const {
+  int next = first + 1;
+  while (next < end && next - first < MostTogether() && ShareRows(first, next, kv_head, kind)) {
+    ++next;
+  }
+  return next;
 }
 
 bool DecodeAttention::ShareRows(int query, int other, int kv_head, Kind kind) const {
   if (query == other) return true;
-  if (kind == Kind::kCompressed) return false;
+  if (kind == Kind::kCompressed) {
+    const CompressedRows a = OfHead(queries_[query].compressed, kv_head);
+    const CompressedRows b = OfHead(queries_[other].compressed, kv_head);
+    return a.size() > 0 && a.size() == b.size() && a.slots.data() == b.slots.data() &&
+           a.pages == b.pages;
+  }
   const auto view = [&](int of) -> const RowsView& { return queries_[of].rows[kv_head]; };
   // An empty list may have any address, so that comparing addresses would mean nothing.
   return !view(query).slots.empty() && view(query).slots.data() == view(other).slots.data() &&
@@ -140,8 +156,7 @@ void DecodeAttention::Fold(int part, int num_parts) {
   float* own = nullptr;
   const std::byte* located[2][kChunkRows];
   ChunkRows rows = located[0], next_rows = located[1];
-  const RoundedQuery* rounded = nullptr;
-  uint32_t rounded_query = kNoQuery;
+  uint32_t rounded_group = kNoQuery;
   const size_t floats = FoldedTogether::NumFloats(shape_.format.head_dim);
   const FoldedTogether together(states_->together.get() + part * floats, shape_.format.head_dim);
   LocateUnit(units_[u], rows);
@@ -159,35 +174,39 @@ void DecodeAttention::Fold(int part, int num_parts) {
       if (keeps_p) FetchP(units_[next]);
       fetches_next = units_[next].kind == unit.kind;
     }
-    if (unit.kind == Kind::kCompressed && rounded_query != unit.query) {
-      rounded = RoundQueries(static_cast<int>(unit.query), part);
-      rounded_query = unit.query;
+    if (unit.kind == Kind::kCompressed && rounded_group != group_begins_[unit.query]) {
+      rounded_group = group_begins_[unit.query];
+      RoundGroup(rounded_group, part);
     }
     const ChunkRows fetched = fetches_next ? next_rows : rows;
     if (num_units > 1) {
-      FoldTogether(std::span(units_).subspan(u, num_units), rows, fetched, together);
+      FoldTogether(std::span(units_).subspan(u, num_units), rows, fetched, together, part);
     } else {
-      FoldUnit(unit, rows, fetched, rounded, keeps_p ? POf(unit) : own);
+      FoldRows(unit, rows, fetched,
+               queries_[unit.query].q + FirstHead(unit) * shape_.format.head_dim, 1, part,
+               OutputOf(unit, keeps_p ? POf(unit) : own));
     }
   }
 }
 
 void DecodeAttention::FoldTogether(std::span<const Unit> units, ChunkRows rows, ChunkRows next_rows,
-                                   const FoldedTogether& together) {
+                                   const FoldedTogether& together, int part) {
   const size_t heads = shape_.QueryHeadsPerKvHead();
   const size_t dim = shape_.format.head_dim;
   const Unit& first = units.front();
-  const size_t first_q = first.kv_head * heads * dim;
-  for (size_t i = 0; i < units.size(); ++i) {
-    std::copy_n(queries_[units[i].query].q + first_q, heads * dim, together.q + i * heads * dim);
+  if (first.kind == Kind::kFull) {
+    const size_t first_q = FirstHead(first) * dim;
+    for (size_t i = 0; i < units.size(); ++i) {
+      std::copy_n(queries_[units[i].query].q + first_q, heads * dim, together.q + i * heads * dim);
+    }
   }
-  kernel_.fold(FullRows(first, rows, next_rows, together.q, units.size() * heads),
-               {.m = together.m,
-                .l = together.l,
-                .head_stride = 1,
-                .o = together.o,
-                .p = together.p,
-                .p_stride = kChunkRows});
+  FoldRows(first, rows, next_rows, together.q, units.size(), part,
+           {.m = together.m,
+            .l = together.l,
+            .head_stride = 1,
+            .o = together.o,
+            .p = together.p,
+            .p_stride = kChunkRows});
   for (size_t i = 0; i < units.size(); ++i) {
     const FoldOutput out = OutputOf(units[i], POf(units[i]));
     for (size_t head = 0; head < heads; ++head) {
@@ -200,19 +219,29 @@ void DecodeAttention::FoldTogether(std::span<const Unit> units, ChunkRows rows, 
   }
 }
 
-const RoundedQuery* DecodeAttention::RoundQueries(int query, int part) {
+RoundedQuery* DecodeAttention::RoundedOf(uint32_t group, uint32_t query, int kv_head, int part) {
+  const auto size = std::ranges::upper_bound(group_begins_, group) - group_begins_.begin() - group;
+  const size_t of_part = size_t(part) * shape_.num_q_heads * MostTogether();
+  const size_t first_query = size_t(kv_head) * size + (query - group);
+  return states_->rounded.data() + of_part + first_query * shape_.QueryHeadsPerKvHead();
+}
+
+void DecodeAttention::RoundGroup(uint32_t group, int part) {
   const int dim = shape_.format.head_dim;
-  RoundedQuery* const to = states_->rounded.data() + part * shape_.num_q_heads;
-  const DecodeQuery& of = queries_[query];
+  const int heads = shape_.QueryHeadsPerKvHead();
   float rotated[kMaxHeadDim];
-  for (int head = 0; head < shape_.num_q_heads; ++head) {
-    std::copy_n(of.q + head * dim, dim, rotated);
-    if (IsRotated(shape_.compressed.type)) kernel_.rotate(rotated, dim);
-    RoundQuery(shape_.compressed.type, rotated, dim, to + head);
-    const float* centre = OfHead(of.compressed, head / shape_.QueryHeadsPerKvHead()).key_centre;
-    to[head].centre_dot = centre == nullptr ? 0 : CentreDot(of.q + head * dim, centre, dim);
+  for (uint32_t query = group; query < group_begins_.size() && group_begins_[query] == group;
+       ++query) {
+    const DecodeQuery& of = queries_[query];
+    for (int head = 0; head < shape_.num_q_heads; ++head) {
+      RoundedQuery* const to = RoundedOf(group, query, head / heads, part) + head % heads;
+      std::copy_n(of.q + head * dim, dim, rotated);
+      if (IsRotated(shape_.compressed.type)) kernel_.rotate(rotated, dim);
+      RoundQuery(shape_.compressed.type, rotated, dim, to);
+      const float* centre = OfHead(of.compressed, head / heads).key_centre;
+      to->centre_dot = centre == nullptr ? 0 : CentreDot(of.q + head * dim, centre, dim);
+    }
   }
-  return to;
 }
 
 // Returns the rows of the unit's chunk as [begin, end).
@@ -232,25 +261,10 @@ void DecodeAttention::LocateUnit(const Unit& unit, ChunkRows rows) const {
   }
 }
 
-// Returns the input for folding a unit's full-precision rows with the queries q, [num_heads,
-// head_dim].
-FoldInput DecodeAttention::FullRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
-                                    const float* q, size_t num_heads) const {
-  const auto [begin, end] = RowsOf(unit);
-  return {.format = shape_.format,
-          .keys = rows.data(),
-          .num_rows = static_cast<int>(end - begin),
-          .next_keys = next_rows.data(),
-          .q = q,
-          .num_heads = static_cast<int>(num_heads),
-          .scale = shape_.scale,
-          .soft_cap = shape_.soft_cap};
-}
-
 // Returns the addresses of a unit's states; its weights are written to `p`.
 FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
   const int heads = shape_.QueryHeadsPerKvHead();
-  const size_t first_head = size_t{unit.query} * shape_.num_q_heads + unit.kv_head * heads;
+  const size_t first_head = size_t{unit.query} * shape_.num_q_heads + FirstHead(unit);
   const size_t chunk = ChunkOf(unit);
   const size_t state = first_head * states_->max_chunks + chunk;
   const size_t first_o = first_head * states_->max_chunks + chunk * heads;
@@ -262,27 +276,35 @@ FoldOutput DecodeAttention::OutputOf(const Unit& unit, float* p) {
           .p_stride = kChunkRows};
 }
 
-void DecodeAttention::FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
-                               const RoundedQuery* rounded, float* p) {
-  const int heads = shape_.QueryHeadsPerKvHead();
-  const size_t dim = shape_.format.head_dim;
+// Folds a unit's rows with the queries q, [num_queries, heads per kv head, head_dim], or if the
+// rows are compressed with as many rounded queries of the unit's group, from the unit's on.
+void DecodeAttention::FoldRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
+                               const float* q, size_t num_queries, int part,
+                               const FoldOutput& out) {
+  const auto num_heads = static_cast<int>(num_queries) * shape_.QueryHeadsPerKvHead();
   const auto [begin, end] = RowsOf(unit);
   const auto num_rows = static_cast<int>(end - begin);
-  const size_t first_q = unit.kv_head * heads;
-  const FoldOutput out = OutputOf(unit, p);
-  if (unit.kind != Kind::kCompressed) {
-    kernel_.fold(FullRows(unit, rows, next_rows, queries_[unit.query].q + first_q * dim, heads),
+  if (unit.kind == Kind::kFull) {
+    kernel_.fold({.format = shape_.format,
+                  .keys = rows.data(),
+                  .num_rows = num_rows,
+                  .next_keys = next_rows.data(),
+                  .q = q,
+                  .num_heads = num_heads,
+                  .scale = shape_.scale,
+                  .soft_cap = shape_.soft_cap},
                  out);
   } else {
-    kernel_.fold_compressed({.format = shape_.compressed,
-                             .rows = rows.data(),
-                             .num_rows = num_rows,
-                             .next_rows = next_rows.data(),
-                             .queries = rounded + first_q,
-                             .num_heads = heads,
-                             .scale = shape_.scale,
-                             .soft_cap = shape_.soft_cap},
-                            out);
+    kernel_.fold_compressed(
+        {.format = shape_.compressed,
+         .rows = rows.data(),
+         .num_rows = num_rows,
+         .next_rows = next_rows.data(),
+         .queries = RoundedOf(group_begins_[unit.query], unit.query, unit.kv_head, part),
+         .num_heads = num_heads,
+         .scale = shape_.scale,
+         .soft_cap = shape_.soft_cap},
+        out);
   }
 }
 

@@ -116,25 +116,34 @@ class DecodeAttention {
   void PlanUnit(const Unit& unit);
   [[nodiscard]] std::pair<uint32_t, uint32_t> RowsOf(const Unit& unit) const;
   void LocateUnit(const Unit& unit, ChunkRows rows) const;
-  void FoldUnit(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const RoundedQuery* rounded,
-                float* p);
+  void FoldRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows, const float* q,
+                size_t num_queries, int part, const FoldOutput& out);
   // Returns whether two queries see the same rows, except that one may see more rows at the end.
   [[nodiscard]] bool ShareRows(int query, int other, int kv_head, Kind kind) const;
   // Returns the most queries that may be folded together.
   [[nodiscard]] int MostTogether() const;
+  // Returns the end of the group of queries, from `first` on and before `end`, that share rows and
+  // are folded together.
+  [[nodiscard]] int GroupEnd(int first, int end, int kv_head, Kind kind) const;
   // Returns how many units in [first, end), from `first` on, are to be folded together.
   [[nodiscard]] size_t NumTogether(size_t first, size_t end) const;
   void FoldTogether(std::span<const Unit> units, ChunkRows rows, ChunkRows next_rows,
-                    const FoldedTogether& together);
+                    const FoldedTogether& together, int part);
+  // Returns the number of the first query head of the unit's kv head.
+  [[nodiscard]] size_t FirstHead(const Unit& unit) const {
+    return size_t{unit.kv_head} * shape_.QueryHeadsPerKvHead();
+  }
   [[nodiscard]] int ChunkOf(const Unit& unit) const;  // index among all chunks of the kv head
   [[nodiscard]] float* POf(const Unit& unit);
   [[nodiscard]] FoldOutput OutputOf(const Unit& unit, float* p);
-  [[nodiscard]] FoldInput FullRows(const Unit& unit, ChunkRows rows, ChunkRows next_rows,
-                                   const float* q, size_t num_heads) const;
   void FetchP(const Unit& unit);
   void FetchMass(const Unit& unit) const;
   void FetchSlots(const Unit& unit) const;
-  [[nodiscard]] const RoundedQuery* RoundQueries(int query, int part);
+  // Rounds the queries of the group that begins with query `group`.
+  void RoundGroup(uint32_t group, int part);
+  // Returns where a part keeps the rounded heads of a query, which those of the group's next query
+  // follow.
+  [[nodiscard]] RoundedQuery* RoundedOf(uint32_t group, uint32_t query, int kv_head, int part);
   [[nodiscard]] MergeInput StatesOf(int query, int q_head) const;
   void MergeHead(int query, int q_head, const float* weights);
   [[nodiscard]] static float LogSum(const MergeInput& states);
@@ -151,7 +160,9 @@ class DecodeAttention {
   const std::shared_ptr<DecodeStates> states_;
   std::span<const DecodeQuery> queries_;
   std::vector<Unit> units_;
-  std::vector<size_t> last_units_;     // [queries, kv heads]: units of the newest full rows
+  std::vector<uint32_t>
+      group_begins_;                // [queries]: the first query of the group, for compressed rows
+  std::vector<size_t> last_units_;  // [queries, kv heads]: units of the newest full rows
   std::vector<PlannedHead> planned_;   // [queries, kv heads]
   std::vector<uint64_t> rows_before_;  // [units + 1]: rows of all units before, as a cost
   size_t num_mass_blocks_ = 0;         // blocks of kChunkRows elements in the longest target

@@ -329,6 +329,51 @@ TEST_P(DecodeCompressedTest, IsTheSameBitForBitForAnyNumberOfThreads) {
   }
 }
 
+// Several tokens of a step share the compressed rows, and with few heads also the passes over them.
+TEST_P(DecodeCompressedTest, TokensOfASequenceAreTheSameBitForBitAsEachAlone) {
+  constexpr size_t kTokens = 5;
+  for (const int heads_per_kv : {1, 2, 3, 4, 7}) {
+    const CompressedType type = kDecodedTypes[heads_per_kv % std::size(kDecodedTypes)];
+    SCOPED_TRACE(heads_per_kv);
+    CompressedStep step(
+        {.shape = Shape(type, 64, 2, heads_per_kv), .full = {70, 3}, .compressed = {1100, 130}});
+    std::vector<std::vector<float>> q, alone, together;
+    std::vector<std::vector<std::vector<float>>> mass_alone, mass_together;
+    for (size_t t = 0; t < kTokens; ++t) {
+      q.push_back(RandomNormal(step.q.size(), static_cast<uint32_t>(10 + t)));
+      step.q = q.back();
+      for (auto& array : step.mass) std::ranges::fill(array, 0.0f);
+      Attend(kernel_, &step);
+      alone.push_back(step.out);
+      mass_alone.push_back(step.mass);
+    }
+    mass_together.assign(kTokens, step.mass);
+    together.assign(kTokens, std::vector<float>(step.out.size()));
+    for (const int num_threads : {1, 3}) {
+      std::vector<DecodeQuery> queries;
+      std::vector<std::vector<float*>> targets(kTokens);
+      for (size_t t = 0; t < kTokens; ++t) {
+        for (auto& array : mass_together[t]) {
+          std::ranges::fill(array, 0.0f);
+          targets[t].push_back(array.data());
+        }
+        queries.push_back(step.Query());
+        queries.back().q = q[t].data();
+        queries.back().out = together[t].data();
+        queries.back().mass.per_query_head = targets[t];
+      }
+      DecodeAttention attention(kernel_, step.shape);
+      attention.Reserve(kTokens, 1200, num_threads);
+      attention.Plan(queries);
+      for (int thread = num_threads; thread-- > 0;) attention.Fold(thread, num_threads);
+      for (int thread = num_threads; thread-- > 0;) attention.Merge(thread, num_threads);
+      EXPECT_TRUE(std::ranges::all_of(together[0], [](float x) { return std::isfinite(x); }));
+      EXPECT_EQ(together, alone) << num_threads << " threads";
+      EXPECT_EQ(mass_together, mass_alone) << num_threads << " threads";
+    }
+  }
+}
+
 TEST_P(DecodeCompressedTest, ThreadsThatRunAtOnceAgree) {
   const Rows rows = {.shape = Shape(CompressedType::kInt8, 64, 2, 3),
                      .full = {300, 300},

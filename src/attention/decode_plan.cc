@@ -71,9 +71,7 @@ void DecodeAttention::PlanUnits(int begin, int end, Kind kind) {
 
 void DecodeAttention::PlanBlock(int begin, int end, int kv_head, int block, Kind kind) {
   for (int first = begin, next = begin; first < end; first = next) {
-    while (next < end && next - first < MostTogether() && ShareRows(first, next, kv_head, kind)) {
-      ++next;
-    }
+    next = GroupEnd(first, end, kv_head, kind);
     for (int chunk = block; chunk < block + kBlockChunks; ++chunk) {
       for (int query = first; query < next; ++query) {
         if (chunk >= NumChunks(query, kv_head, kind)) continue;
@@ -104,13 +102,18 @@ void DecodeAttention::Plan(std::span<const DecodeQuery> queries) {
   const int num_queries = static_cast<int>(queries.size());
   units_.clear();
   planned_.clear();
+  group_begins_.clear();
   last_units_.assign(queries.size() * shape_.num_kv_heads, kNoUnit);
   rows_before_.assign(1, 0);
   num_mass_blocks_ = 0;
   for (int query = 0; query < num_queries; ++query) PlanHeads(query);
   PlanUnits(0, num_queries, Kind::kFull);
-  // Plan one query after another, since a thread holds one query in its rounded form.
-  for (int query = 0; query < num_queries; ++query) PlanUnits(query, query + 1, Kind::kCompressed);
+  // Plan one group after another, since a thread holds the queries of one group in rounded form.
+  for (int first = 0, next = 0; first < num_queries; first = next) {
+    next = GroupEnd(first, num_queries, 0, Kind::kCompressed);
+    for (int query = first; query < next; ++query) group_begins_.push_back(first);
+    PlanUnits(first, next, Kind::kCompressed);
+  }
 }
 
 // Returns the units of a part: consecutive ones, with the part's share of the rows.

@@ -41,7 +41,11 @@ void DecodeStates::Reserve(const AttentionShape& shape, int num_queries, size_t 
   m.resize(states);
   l.resize(states);
   weights.resize(new_threads * shape.num_q_heads * new_chunks);
-  if (shape.compressed.head_dim > 0) rounded.resize(new_threads * shape.num_q_heads);
+  if (shape.compressed.head_dim > 0) {
+    const int together = FoldedTogether::MostQueries(shape.QueryHeadsPerKvHead());
+    const size_t num_rounded = size_t(new_threads) * shape.num_q_heads * together;
+    if (rounded.size() < num_rounded) rounded.resize(num_rounded);
+  }
   auto new_together =
       hwy::AllocateAligned<float>(new_threads * FoldedTogether::NumFloats(shape.format.head_dim));
   auto new_o = hwy::AllocateAligned<float>(states * shape.format.head_dim);

@@ -4,6 +4,7 @@
 #ifndef EBB_ATTENTION_DECODE_STATES_H_
 #define EBB_ATTENTION_DECODE_STATES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -32,7 +33,9 @@ struct DecodeStates {
   hwy::AlignedFreeUniquePtr<float[]> o;  // [queries, kv heads, max_chunks, heads per kv, head_dim]
   hwy::AlignedFreeUniquePtr<float[]> p;  // the same, with kChunkRows instead of head_dim
   std::vector<float> weights;            // [threads, q heads, max_chunks]: of one query
-  std::vector<RoundedQuery> rounded;     // [threads, q heads]: of one query
+  // rounded has the queries of one group for each thread: [threads, kv heads, queries, heads per
+  // kv].
+  std::vector<RoundedQuery> rounded;
   // together has FoldedTogether::NumFloats() floats for each thread.
   hwy::AlignedFreeUniquePtr<float[]> together;
 };
@@ -40,9 +43,12 @@ struct DecodeStates {
 // FoldedTogether holds the heads of several queries that are folded together as if they were one
 // query's.
 struct FoldedTogether {
-  // kMostHeads is how many heads every kernel can fold in one pass over rows. Twice as many gained
-  // nothing in lossless generation with three heads per kv head.
-  static constexpr int kMostHeads = 4;
+  // kMostHeads is how many heads every kernel can fold in one pass over rows.
+  static constexpr int kMostHeads = 6;
+  // Returns the most queries that are folded together.
+  [[nodiscard]] static int MostQueries(int heads_per_kv_head) {
+    return std::max(kMostHeads / heads_per_kv_head, 1);
+  }
   [[nodiscard]] static size_t NumFloats(int head_dim) {
     return kMostHeads * (2 * size_t(head_dim) + kChunkRows) + kStates;
   }

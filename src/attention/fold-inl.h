@@ -126,6 +126,45 @@ struct DotRows<Row, kVecs, kHeads, kFetch, 0> {
   }
 };
 
+// With 16 registers, two rows share each read of the queries: reads bound the speed, not products.
+template <class Row, int kVecs, int kHeads, Fetch kFetch>
+requires(kVecs > 0 && !kHasManyRegisters) struct DotRows<Row, kVecs, kHeads, kFetch, 1> {
+  static HWY_INLINE HeadVecs<kHeads> Run(const std::byte* const* keys,
+                                         [[maybe_unused]] const std::byte* const* next_keys,
+                                         const float* q, int /*q_stride*/) {
+    if (kFetch == Fetch::kAhead) {
+      FetchRow<kVecs * kLanes * Row::kBytes>(next_keys[0]);
+      FetchRow<kVecs * kLanes * Row::kBytes>(next_keys[1]);
+    }
+    const F32 d;
+#if HWY_ARCH_X86
+    __asm__("" : "+r"(q));  // else the compiler copies the queries to the stack, to read them there
+#endif
+    HeadVecs<kHeads> even, odd;
+    const VecF first0 = Row::Load(keys[0], 0), first1 = Row::Load(keys[1], 0);
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) {
+      const VecF of_q = InRegister(hn::LoadU(d, q + g * kVecs * kLanes));
+      even.v[g] = hn::Mul(first0, of_q);
+      odd.v[g] = hn::Mul(first1, of_q);
+    }
+    EBB_UNROLL
+    for (int c = 1; c < kVecs; ++c) {
+      const VecF k0 = Row::Load(keys[0], c * kLanes), k1 = Row::Load(keys[1], c * kLanes);
+      EBB_UNROLL
+      for (int g = 0; g < kHeads; ++g) {
+        const VecF of_q = InRegister(hn::LoadU(d, q + (g * kVecs + c) * kLanes));
+        even.v[g] = hn::MulAdd(k0, of_q, even.v[g]);
+        odd.v[g] = hn::MulAdd(k1, of_q, odd.v[g]);
+      }
+    }
+    HeadVecs<kHeads> sum;
+    EBB_UNROLL
+    for (int g = 0; g < kHeads; ++g) sum.v[g] = AddAcross<0>(even.v[g], odd.v[g]);
+    return sum;
+  }
+};
+
 // DotRows with kVecs = 0 supports any head size.
 template <class Row, int kHeads, Fetch kFetch>
 struct DotRows<Row, 0, kHeads, kFetch, 0> {
@@ -165,25 +204,27 @@ HWY_INLINE VecF SumEach(const float* vectors) {
 }
 
 // Computes logits[g][r] for kHeads heads, and prefetches the next chunk's keys. It stores sums of
-// four rows to memory (the first-level cache) until the others are computed: for more than four
-// heads, doing all levels at once needs too many registers, and storing sums of single rows costs
-// 12 % more.
+// four rows, or with 16 registers of two, to memory (the first-level cache) until the others are
+// computed: for more than four heads, doing all levels at once needs too many registers, and
+// storing sums of single rows costs 12 % more.
 template <class Row, int kVecs, int kHeads, Fetch kFetch>
 HWY_NOINLINE void KeyPass(const FoldInput& in, const float* q, float* logits, size_t stride) {
   const F32 d;
   const VecF scale = hn::Set(d, in.scale);
-  constexpr int kFours = kLanes / 4;
-  HWY_ALIGN float fours[kHeads * kFours * kLanes];
+  constexpr int kLevels = kHasManyRegisters ? 2 : 1;
+  constexpr int kRowsOfSum = 1 << kLevels, kSums = kLanes / kRowsOfSum;
+  HWY_ALIGN float sums[kHeads * kSums * kLanes];
   for (int r = 0; r < in.num_rows; r += kLanes) {
-    for (int i = 0; i < kFours; ++i) {
-      const auto dots = DotRows<Row, kVecs, kHeads, kFetch, 2>::Run(
-          in.keys + r + 4 * i, in.next_keys + r + 4 * i, q, in.format.head_dim);
+    for (int i = 0; i < kSums; ++i) {
+      const int at = r + kRowsOfSum * i;
+      const auto dots = DotRows<Row, kVecs, kHeads, kFetch, kLevels>::Run(
+          in.keys + at, in.next_keys + at, q, in.format.head_dim);
       EBB_UNROLL
-      for (int g = 0; g < kHeads; ++g) hn::Store(dots.v[g], d, fours + (g * kFours + i) * kLanes);
+      for (int g = 0; g < kHeads; ++g) hn::Store(dots.v[g], d, sums + (g * kSums + i) * kLanes);
     }
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
-      const VecF dots = SumEach<2, kLaneLevels>(fours + g * kFours * kLanes);
+      const VecF dots = SumEach<kLevels, kLaneLevels>(sums + g * kSums * kLanes);
       hn::StoreU(hn::Mul(dots, scale), d, logits + g * stride + r);
     }
   }

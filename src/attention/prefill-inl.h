@@ -153,7 +153,9 @@ HWY_INLINE void MicroKernel(int depth, const float* a, size_t a_row, size_t a_st
   for (int k = 0; k < depth; ++k) {
     VecF right[kVecs];
     EBB_UNROLL
-    for (int v = 0; v < kVecs; ++v) right[v] = hn::LoadU(d, b + k * b_row + v * kLanes);
+    for (int v = 0; v < kVecs; ++v) {
+      right[v] = InRegister(hn::LoadU(d, b + k * b_row + v * kLanes));
+    }
     EBB_UNROLL
     for (int i = 0; i < kRows; ++i) {
       const VecF left = hn::Set(d, a[i * a_row + k * a_step]);

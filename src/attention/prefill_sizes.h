@@ -12,10 +12,14 @@ namespace ebb {
 // kMostLanes is the number of floats in the widest vector of any kernel.
 inline constexpr int kMostLanes = 16;
 
-// Returns how many query tokens a tile has: enough for about three vectors of queries, so that a
-// tile has more tokens if there are few heads.
+// kTileQueries is about how many queries, one for each token and head, a tile has. Each tile
+// converts all rows to floats.
+inline constexpr int kTileQueries = 96;
+
+// Returns how many query tokens a tile has, a multiple of the lanes of a vector.
 constexpr int QueryTileOf(int num_lanes, int num_heads) {
-  return (num_heads >= 3 ? 1 : num_heads == 2 ? 2 : 3) * num_lanes;
+  const int queries = num_lanes * num_heads;
+  return (kTileQueries + queries - 1) / queries * num_lanes;
 }
 
 // Returns the floats of a tile's scratch memory: transposed queries and results, a chunk's rows,

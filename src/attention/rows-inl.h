@@ -24,6 +24,15 @@ using F32 = hn::ScalableTag<float>;
 using VecF = hn::Vec<F32>;
 inline constexpr int kLanes = HWY_MAX_BYTES / sizeof(float);
 
+// Returns the vector, and keeps the compiler from reading it from memory again at each use: more
+// reads than multiplications bound the speed.
+HWY_INLINE VecF InRegister(VecF vector) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
+  __asm__("" : "+v"(vector.raw));
+#endif
+  return vector;
+}
+
 // EBB_UNROLL unrolls a loop. HWY_UNROLL would do so too, but accepts no template parameter in g++
 // 12. All loops that use it are short and have a constant length.
 #undef EBB_UNROLL

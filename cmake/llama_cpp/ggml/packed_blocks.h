@@ -375,9 +375,18 @@ static inline void ebb_multiply_blocks(int blocks, float * const * s, const ebb_
                 for (int part = 0; part < ebb_block_parts; part++) {
                     ebb_vec unpacked[8];
                     w.unpack(sub_block, part, unpacked);
+                    if (COLUMNS > 2) {
+                        for (ebb_vec & weights : unpacked) {
+                            EBB_KEEP(weights);
+                        }
+                    }
                     const ebb_floats d = w.scales(sub_block, part);
                     for (int c = 0; c < COLUMNS; c++) {
-                        const ebb_column_block & column = x[c][b * packed::sub_blocks + sub_block];
+                        const ebb_column_block * place = x[c] + b * packed::sub_blocks + sub_block;
+                        if (COLUMNS > 2) {
+                            EBB_READ_AGAIN(place);  // for each part: the numbers of all columns do not fit into registers
+                        }
+                        const ebb_column_block & column = *place;
                         ebb_floats & total = product[part][c];
                         const ebb_floats sum = EBB_VEC(cvtepi32_ps)(ebb_sum_block_of_32<BLOCK>(unpacked, column));
                         total = EBB_VEC(fmadd_ps)(EBB_VEC(mul_ps)(d, EBB_VEC(set1_ps)(column.d)), sum, total);

@@ -1,6 +1,6 @@
 // Products of Q4_K, Q5_K and Q6_K weights, packed by eight rows (block_q4_Kx8 and its like), with any
-// number of columns, for AVX2 and for AVX-512 with VNNI. Weights and scales are unpacked once for four
-// or eight columns. A column has the same bits in any number of columns (super_block.h).
+// number of columns, for AVX2 and for AVX-512 with VNNI. Weights and scales are unpacked once for up to
+// eight columns. A column has the same bits in any number of columns (super_block.h).
 //
 // The layout interleaves rows in groups of 8 bytes, so that a vector holds 8 weights of each of
 // eight rows (AVX-512) or of four (AVX2), and is multiplied by 8 numbers of a column.
@@ -14,11 +14,16 @@
 
 static const int ebb_vecs_of_rows = 64 / EBB_VEC_BYTES;  // vectors that hold eight rows
 
-// Adds products of weights with 8 numbers of a column to `sum`: four lanes of 16 bits a row.
-static inline ebb_vec ebb_dot_16(ebb_vec sum, ebb_vec weights, const int8_t * x) {
+// The same 8 numbers of a column for each row.
+static inline ebb_vec ebb_broadcast_8(const int8_t * x) {
     int64_t numbers;
     memcpy(&numbers, x, sizeof(numbers));
-    return EBB_VEC(add_epi16)(sum, EBB_VEC(maddubs_epi16)(weights, EBB_VEC(SET1_64)(numbers)));
+    return EBB_VEC(SET1_64)(numbers);
+}
+
+// Adds products of weights with 8 numbers of a column to `sum`: four lanes of 16 bits a row.
+static inline ebb_vec ebb_dot_16(ebb_vec sum, ebb_vec weights, ebb_vec numbers) {
+    return EBB_VEC(add_epi16)(sum, EBB_VEC(maddubs_epi16)(weights, numbers));
 }
 
 // Adds scaled sums of 16 bits to `total`: two lanes of 32 bits a row.
@@ -47,13 +52,11 @@ static inline ebb_vec ebb_spread_16(__m128i scales, int part) {
 
 // Computes the same for weights of up to five bits that are not negative. With VNNI a row has two lanes of 32 bits, of
 // which ebb_scale() takes the lower halves.
-static inline ebb_vec ebb_dot(ebb_vec sum, ebb_vec weights, const int8_t * x) {
+static inline ebb_vec ebb_dot(ebb_vec sum, ebb_vec weights, ebb_vec numbers) {
 #if EBB_VEC_BYTES == 64
-    int64_t numbers;
-    memcpy(&numbers, x, sizeof(numbers));
-    return _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi64(numbers));
+    return _mm512_dpbusd_epi32(sum, weights, numbers);
 #else
-    return ebb_dot_16(sum, weights, x);
+    return ebb_dot_16(sum, weights, numbers);
 #endif
 }
 
@@ -104,6 +107,26 @@ static inline __m256i ebb_unpack_scales(const uint8_t * packed) {
 static inline ebb_vec ebb_high_bits(const block_q4_Kx8 &, int) { return EBB_ZERO(); }
 static inline ebb_vec ebb_high_bits(const block_q5_Kx8 & w, int offset) { return ebb_load(w.qh + offset); }
 
+// Adds the products of the weights of a sub-block with numbers of all columns, from number `at` on. DOT: ebb_dot() or
+// ebb_dot_16(), FIT of which fit into 16 bits
+template <auto DOT, int FIT, int COLUMNS, int VECS>
+static inline void ebb_add_sub_block(const ebb_vec (&weights)[ebb_vecs_of_rows][VECS], const ebb_vec (&scales)[ebb_vecs_of_rows],
+                                     const block_q8_K * const * x, int at, ebb_block_sums * sums) {
+    for (int c = 0; c < COLUMNS; c++) {
+        const int8_t * q8 = x[c]->qs + at;
+        ebb_vec sum[ebb_vecs_of_rows];
+        for (int i = 0; i < VECS; i++) {
+            const ebb_vec numbers = ebb_broadcast_8(q8 + i * 8);
+            for (int part = 0; part < ebb_vecs_of_rows; part++) {
+                sum[part] = DOT(i % FIT == 0 ? EBB_ZERO() : sum[part], weights[part][i], numbers);
+                if (i % FIT == FIT - 1 || i == VECS - 1) {
+                    sums[c].products[part] = ebb_scale(sums[c].products[part], sum[part], scales[part]);
+                }
+            }
+        }
+    }
+}
+
 // Q4_K and Q5_K: sub-blocks of 32, taken in pairs: the low and the high halves of bytes.
 template <typename BLOCK, int COLUMNS>
 static inline void ebb_sum_block(const BLOCK & w, const block_q8_K * const * x, ebb_block_sums * sums, int ahead) {
@@ -123,35 +146,26 @@ static inline void ebb_sum_block(const BLOCK & w, const block_q8_K * const * x, 
         const __m256i unpacked = ebb_unpack_scales(w.scales + pair * 24);
         const __m128i first  = _mm256_castsi256_si128(unpacked);
         const __m128i second = _mm256_extracti128_si256(unpacked, 1);
-        for (int part = 0; part < ebb_vecs_of_rows; part++) {
-            const ebb_vec first_scales  = ebb_spread(first, part);
-            const ebb_vec second_scales = ebb_spread(second, part);
-            ebb_vec low[4], high[4];
-            for (int i = 0; i < 4; i++) {
-                const ebb_vec packed = ebb_load(qs + i * 64 + part * 32);
-                low[i]  = EBB_AND(packed, nibble);
-                high[i] = EBB_AND(EBB_VEC(srli_epi16)(packed, 4), nibble);
-                if (five_bits) {
-                    const ebb_vec bits = EBB_VEC(srli_epi16)(ebb_high_bits(w, i * 64 + part * 32), 2 * pair);
-                    low[i]  = EBB_OR(low[i], EBB_AND(EBB_VEC(slli_epi16)(bits, 4), bit_4));
-                    high[i] = EBB_OR(high[i], EBB_AND(EBB_VEC(slli_epi16)(bits, 3), bit_4));
-                }
-            }
-            for (int c = 0; c < COLUMNS; c++) {
-                const int8_t * q8 = x[c]->qs + pair * 64;
-                ebb_vec & total = sums[c].products[part];
-                ebb_vec first_sum = EBB_ZERO(), second_sum = EBB_ZERO();
+        const auto add_half = [&](auto which) __attribute__((always_inline)) {
+            constexpr int half = which;
+            ebb_vec weights[ebb_vecs_of_rows][4], scales[ebb_vecs_of_rows];
+            for (int part = 0; part < ebb_vecs_of_rows; part++) {
+                scales[part] = ebb_spread(half == 0 ? first : second, part);
                 for (int i = 0; i < 4; i++) {
-                    if (i > 0 && i % fit == 0) {
-                        total = ebb_scale(ebb_scale(total, first_sum, first_scales), second_sum, second_scales);
-                        first_sum = second_sum = EBB_ZERO();
+                    const ebb_vec packed = ebb_load(qs + i * 64 + part * 32);
+                    ebb_vec & bytes = weights[part][i];
+                    bytes = EBB_AND(half == 0 ? packed : EBB_VEC(srli_epi16)(packed, 4), nibble);
+                    if (five_bits) {
+                        const ebb_vec bits = EBB_VEC(srli_epi16)(ebb_high_bits(w, i * 64 + part * 32), 2 * pair);
+                        bytes = EBB_OR(bytes, EBB_AND(EBB_VEC(slli_epi16)(bits, half == 0 ? 4 : 3), bit_4));
                     }
-                    first_sum  = ebb_dot(first_sum, low[i], q8 + i * 8);
-                    second_sum = ebb_dot(second_sum, high[i], q8 + 32 + i * 8);
+                    EBB_KEEP(bytes);
                 }
-                total = ebb_scale(ebb_scale(total, first_sum, first_scales), second_sum, second_scales);
             }
-        }
+            ebb_add_sub_block<ebb_dot, fit, COLUMNS>(weights, scales, x, pair * 64 + half * 32, sums);
+        };
+        add_half(std::integral_constant<int, 0>());
+        add_half(std::integral_constant<int, 1>());
         for (int c = 0; c < COLUMNS; c++) {
             sums[c].offsets = ebb_add_pairs(sums[c].offsets, _mm_srli_si128(first, 8), _mm_srli_si128(second, 8), x_sums[c] + pair * 2);
         }
@@ -165,16 +179,6 @@ template <int BITS> static inline ebb_vec ebb_bits_4_5(ebb_vec two_bits) {
         return EBB_AND(EBB_VEC(slli_epi16)(two_bits, 4 - BITS), bits_4_5);
     }
     return EBB_AND(EBB_VEC(srli_epi16)(two_bits, BITS - 4), bits_4_5);
-}
-
-template <int COLUMNS>
-static inline void ebb_add_sub_block(ebb_vec weights_0, ebb_vec weights_1, ebb_vec scales, const block_q8_K * const * x, int at,
-                                     int part, ebb_block_sums * sums) {
-    for (int c = 0; c < COLUMNS; c++) {
-        const int8_t * q8 = x[c]->qs + at;
-        ebb_vec & total = sums[c].products[part];
-        total = ebb_scale(total, ebb_dot_16(ebb_dot_16(EBB_ZERO(), weights_0, q8), weights_1, q8 + 8), scales);
-    }
 }
 
 // Puts `ql` and `qh` in the order of their use: reads that jump within a block are slower by a half.
@@ -201,24 +205,25 @@ static inline void ebb_sum_block_q6_k(const BLOCK & w, const block_q8_K * const 
                 EBB_PREFETCH_ROW(q + line * 64, ahead);
             }
             const int8_t * scales = w.scales + (half * 8 + j) * 8;
-            for (int part = 0; part < ebb_vecs_of_rows; part++) {
-                const ebb_vec a0 = ebb_load(q + part * 32), a1 = ebb_load(q + 64 + part * 32);
-                const ebb_vec b0 = ebb_load(q + 128 + part * 32), b1 = ebb_load(q + 192 + part * 32);
-                const ebb_vec h0 = ebb_load(q + 256 + part * 32), h1 = ebb_load(q + 320 + part * 32);
-                const int at = half * 128 + j * 16;
-#define EBB_SCALES(i) ebb_spread_16(_mm_loadl_epi64((const __m128i *) (scales + (i) * 16)), part)
-#define EBB_UPPER(v)  EBB_AND(EBB_VEC(srli_epi16)(v, 4), nibble)
-                ebb_add_sub_block<COLUMNS>(EBB_OR(EBB_AND(a0, nibble), ebb_bits_4_5<0>(h0)), EBB_OR(EBB_AND(a1, nibble), ebb_bits_4_5<0>(h1)),
-                                           EBB_SCALES(0), x, at, part, sums);
-                ebb_add_sub_block<COLUMNS>(EBB_OR(EBB_AND(b0, nibble), ebb_bits_4_5<2>(h0)), EBB_OR(EBB_AND(b1, nibble), ebb_bits_4_5<2>(h1)),
-                                           EBB_SCALES(1), x, at + 32, part, sums);
-                ebb_add_sub_block<COLUMNS>(EBB_OR(EBB_UPPER(a0), ebb_bits_4_5<4>(h0)), EBB_OR(EBB_UPPER(a1), ebb_bits_4_5<4>(h1)),
-                                           EBB_SCALES(2), x, at + 64, part, sums);
-                ebb_add_sub_block<COLUMNS>(EBB_OR(EBB_UPPER(b0), ebb_bits_4_5<6>(h0)), EBB_OR(EBB_UPPER(b1), ebb_bits_4_5<6>(h1)),
-                                           EBB_SCALES(3), x, at + 96, part, sums);
-#undef EBB_SCALES
-#undef EBB_UPPER
-            }
+            const auto add_sub_block = [&](auto which) __attribute__((always_inline)) {
+                constexpr int i = which;
+                const int line = i % 2 * 2;
+                ebb_vec weights[ebb_vecs_of_rows][2], scale[ebb_vecs_of_rows];
+                for (int part = 0; part < ebb_vecs_of_rows; part++) {
+                    scale[part] = ebb_spread_16(_mm_loadl_epi64((const __m128i *) (scales + i * 16)), part);
+                    for (int k = 0; k < 2; k++) {
+                        const ebb_vec packed = ebb_load(q + (line + k) * 64 + part * 32);
+                        const ebb_vec low = EBB_AND(i < 2 ? packed : EBB_VEC(srli_epi16)(packed, 4), nibble);
+                        weights[part][k] = EBB_OR(low, ebb_bits_4_5<2 * i>(ebb_load(q + (4 + k) * 64 + part * 32)));
+                        EBB_KEEP(weights[part][k]);
+                    }
+                }
+                ebb_add_sub_block<ebb_dot_16, 2, COLUMNS>(weights, scale, x, half * 128 + j * 16 + i * 32, sums);
+            };
+            add_sub_block(std::integral_constant<int, 0>());
+            add_sub_block(std::integral_constant<int, 1>());
+            add_sub_block(std::integral_constant<int, 2>());
+            add_sub_block(std::integral_constant<int, 3>());
         }
     }
     for (int i = 0; i < QK_K / 16; i += 2) {

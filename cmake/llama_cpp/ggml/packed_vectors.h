@@ -28,6 +28,11 @@ typedef __m256i ebb_vec;
 static inline ebb_vec ebb_load(const uint8_t * x) { return _mm256_loadu_si256((const __m256i *) x); }
 #endif
 
+// Keeps the compiler from unpacking weights again for each column.
+#define EBB_KEEP(vector) __asm__("" : "+v"(vector))
+// Keeps the compiler from holding what it has read through a pointer, which costs more moves than reading it again.
+#define EBB_READ_AGAIN(pointer) __asm__("" : "+r"(pointer))
+
 // Calls `multiply(x, s, first_row, num_rows, COLUMNS)` until all rows have met all columns: COLUMNS, a compile-time
 // constant up to 8, columns x[] are multiplied by rows from first_row on, and products go to s[]. Rows are taken by as
 // many as stay in the second-level cache while all columns pass.
@@ -53,8 +58,10 @@ static inline void ebb_for_rows_and_columns(int rows, int rows_packed, size_t by
         };
         while (c < num_columns) {
             const int left = num_columns - c;
-            if (EBB_VEC_BYTES == 64 && left >= 8) {
+            if (left >= 8) {
                 take(std::integral_constant<int, 8>());
+            } else if (left >= 6) {
+                take(std::integral_constant<int, 6>());
             } else if (left >= 4) {
                 take(std::integral_constant<int, 4>());
             } else if (left == 3) {
