@@ -60,13 +60,13 @@ def write_tokenizer(writer, texts):
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def write_shape(writer, shape):
+def write_shape(writer, shape, num_mtp_layers=0):
     writer.add_name("pebble")
     writer.add_description("A small reasoner for measuring cache policies")
     writer.add_vocab_size(shape.vocab_size)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.embed_dim)
-    writer.add_block_count(shape.num_layers)
+    writer.add_block_count(shape.num_layers + num_mtp_layers)
     writer.add_feed_forward_length(shape.feed_forward_dim)
     writer.add_head_count(shape.num_q_heads)
     writer.add_head_count_kv(shape.num_kv_heads)
