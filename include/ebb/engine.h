@@ -58,12 +58,25 @@ struct EngineOptions {
   // makes the same choice; empty: each engine measures. If the file cannot be written, the engine
   // ignores that.
   std::string rates_file;
+  // Keeps the results of a check that steps of several tokens have the bits of steps of one, which
+  // the engine makes before its first session with guesses; empty: it trusts its kernels.
+  std::string checks_file;
   int prefill_chunk = 512;  // tokens per prefill step
   // Limits how long a step that reads pieces of prompts makes other sessions wait, as predicted
   // from earlier steps. Sessions whose policy sums the mass of prompts (h2o, vatp), delays
   // evictions (dms) or re-rotates keys read whole chunks of prefill_chunk tokens instead, so that
   // no bit depends on other sessions, and may make them wait longer.
   double max_stall_seconds = 0.2;
+  // Guesses tokens for this engine's sessions, which verify them (SessionOptions::speculation): a
+  // smaller model with the same vocabulary, or a head for the engine's model
+  // (ModelOptions::target). Each of these sessions keeps a second cache, of this
+  // model's rows, which a cap on the cache or T0 counts: it gets the part of the cap that its rows
+  // have of all. Null: the model's MTP layer guesses, if it was loaded (ModelOptions::loads_mtp);
+  // the cache of that layer counts in the same way.
+  std::shared_ptr<const Model> draft_model;
+  // Selects the format of the draft model's old rows, which are compressed; none: all are f16.
+  // Refused for a head.
+  std::optional<CompressedType> draft_compressed_type;
   // Resolves policy names; null: the built-in policies.
   std::shared_ptr<const PolicyRegistry> policies;
   enum class Attention { kCpu, kReference };
@@ -103,6 +116,13 @@ struct SessionOptions {
   // Selects the guesses of a session that is not lossless. Ignored where steps of several tokens
   // would change bits; see Session::speculation_obstacle().
   Speculation speculation = Speculation::kOff;
+  // Bound the guesses of a step. Where there are guesses, the session takes as many as pay, but at
+  // least `least_guesses`; it takes at most kMostTokensWithGuesses - 1.
+  int least_guesses = 0;
+  int most_guesses = kMostTokensWithGuesses - 1;
+  // Lets a session guess whose graph multiplies computed matrices, although rounding then depends
+  // on the guesses.
+  bool guesses_inexactly = false;
   // Reserves bytes of T0 for this session, as Session::SetT0Floor() does; 0: none.
   uint64_t t0_floor_bytes = 0;
   // Names the token whose way through the tiers Session::explanations() reports.
@@ -145,9 +165,14 @@ struct SessionStep {
   // are left. 0: as many as keep the step within EngineOptions::max_stall_seconds, together with
   // the tokens of other prompts.
   size_t most_prompt_tokens = 0;
+  // Limits the guesses that the step computes for a session with SessionOptions::speculation, so
+  // that its next tokens need no step (Session::HasComputed()). The engine computes a guess only if
+  // it makes the whole batch faster; a step that reads a prompt computes none.
+  int most_guesses = 0;
   // `status` and the members below are results of Engine::Step().
-  Status status;         // the error of this part, if it has one
-  size_t num_taken = 0;  // tokens that the session has taken
+  Status status;           // the error of this part, if it has one
+  size_t num_taken = 0;    // tokens that the session has taken
+  size_t num_guesses = 0;  // guesses that the step computed
 };
 
 // Engine holds what sessions share: the model, the threads, the compute buffers and the arenas.
@@ -235,6 +260,9 @@ class Session {
   // and verifies up to `most_guesses` tokens beyond it, which come from `guess` and from lookup in
   // its own text; without `guess` it verifies none, and each step reads all rows.
   StepOutcome Decode(Token token, const Guess& guess = nullptr, int most_guesses = kMostDrafted);
+  // Returns whether Decode() asks its `guess` for tokens: in a lossless session, and in one that
+  // guesses by a draft model or a head.
+  [[nodiscard]] bool TakesGuesses() const;
   // Returns a copy of this session that continues independently: tokens, rows in all tiers, the
   // policy's state, logits and their hash, and SessionOptions with their callbacks. Both sessions
   // then give the bits that this one would have given. They share pages that are nearly full
@@ -308,6 +336,9 @@ class Session {
   // Returns why the session computes no guesses although SessionOptions::speculation asks for them;
   // empty: it computes them, or none were asked for.
   [[nodiscard]] const std::string& speculation_obstacle() const;
+  // Returns whether the session has computed the token as a guess, so that a step of it computes
+  // nothing.
+  [[nodiscard]] bool HasComputed(Token token) const;
   // Returns the guesses that the next tokens will be compared with; mostly none.
   [[nodiscard]] std::span<const Token> drafted() const;
   // Returns the history of each token; null if SessionOptions::ledger is kNo.

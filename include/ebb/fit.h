@@ -49,6 +49,15 @@ struct FitModel {
   // Holds the memory of the graph; nothing if the graph was not planned: the estimate then follows
   // from the shape.
   std::optional<FitGraph> graph = {};
+  // Holds the sizes of a draft model, of which each sequence has a cache too, and the tiers of
+  // these caches; null: there is none.
+  std::shared_ptr<const FitModel> draft = {};
+  // Counts the hidden rows of each token that sequences keep for `draft`, if it is a head (an MTP
+  // layer, whose weights are counted with the model's, or one of a file of its own); 0: it is none.
+  int draft_hidden_rows = 0;
+  // Declares that `draft` has no cache of its own, since it reads that of the model.
+  bool draft_reads_cache = false;
+  std::optional<TierSetting> draft_tiers = {};
 };
 // Returns the bytes of weights that a step of `num_tokens` tokens reads. In a mixture of experts
 // these include the experts that the tokens choose, on the assumption that tokens choose
@@ -113,6 +122,7 @@ struct FitBytes {
   uint64_t t2 = 0;
   uint64_t tables = 0;
   uint64_t states = 0;   // recurrent states and their checkpoints
+  uint64_t draft = 0;    // a draft model with its caches and buffers
   uint64_t staging = 0;  // into which T1 is read and in which it is edited
   // Counts buffers in the host's memory that pages of T1's file pass through on their way to a
   // device.
@@ -132,7 +142,7 @@ struct FitBytes {
   // Returns the bytes of the host's memory.
   [[nodiscard]] uint64_t Memory() const {
     const uint64_t rest =
-        program + t1_memory + (t2_on_device ? 0 : t2) + tables + states + staging_on_host;
+        program + draft + t1_memory + (t2_on_device ? 0 : t2) + tables + states + staging_on_host;
     return on_device ? rest : rest + weights + compute + t0 + staging;
   }
   // Returns the bytes of the device's memory; 0 without an accelerator.
@@ -231,10 +241,12 @@ struct FitSetting {
 //   EBB_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(*model, request, engine, session));
 //   SetTiers(plan.setting.tiers, &engine, &session);
 
-// Measures FitModelOf() with the program_bytes of this process, which has just loaded the model.
+// Measures FitModelOf() with the program_bytes of this process, which has just loaded the model and
+// the draft model of `engine`, whose sizes it adds.
 // Rounds program_bytes so that another run of the same program gives the same number. Errors: those
 // of FitModelOf().
-[[nodiscard]] Result<FitModel> MeasureFitModel(const Model& model);
+[[nodiscard]] Result<FitModel> MeasureFitModel(const Model& model,
+                                               const EngineOptions& engine = {});
 
 // ExpectedMarks selects the rows of which a forecast assumes that a model marks them: none, which
 // no run exceeds, or as many as it was trained to mark (Model::trained_compression()).

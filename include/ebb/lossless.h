@@ -6,6 +6,7 @@
 #ifndef EBB_LOSSLESS_H_
 #define EBB_LOSSLESS_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -84,18 +85,40 @@ struct LosslessReport {
 // the text: Speculation is part of no session's identity.
 enum class Speculation : uint8_t {
   kOff,
+  kAuto,    // every source that there is
   kLookup,  // the text itself: what followed the last tokens when they occurred before
+  kModel,   // EngineOptions::draft_model, a whole model
+  kMtp,     // the model's own MTP layer (ModelOptions::loads_mtp)
+  // EngineOptions::draft_model, a head for the model in a file of its own (ModelOptions::target).
+  kEagle3,
+  kAssistant,  // of a Gemma 4 model
+  kDflash,
 };
+
+// kDraftSources lists the sources besides the text itself. A session has at most one of them.
+inline constexpr std::array kDraftSources = {Speculation::kModel, Speculation::kMtp,
+                                             Speculation::kEagle3, Speculation::kAssistant,
+                                             Speculation::kDflash};
+
+// Returns "off", "auto", "lookup", "model", "mtp", "eagle3", "assistant" or "dflash".
+[[nodiscard]] std::string_view SpeculationName(Speculation speculation);
+// Parses one of these names. Errors: InvalidArgument, listing them.
+[[nodiscard]] Result<Speculation> ParseSpeculation(std::string_view name);
 
 // kMostTokensWithGuesses is the most tokens of a step of a session that is not lossless: the chosen
 // token and its guesses.
-inline constexpr int kMostTokensWithGuesses = 12;
+inline constexpr int kMostTokensWithGuesses = 16;
 
 // SpeculationReport counts a session's guesses.
 struct SpeculationReport {
   int64_t drafted = 0;       // tokens that were guessed and computed
   int64_t accepted = 0;      // drafted tokens that became part of the text
   int64_t verify_steps = 0;  // steps that computed guesses
+  // Names the session's source of guesses besides the text itself; kOff: it has none. The next two
+  // count those among the guesses that it made.
+  Speculation draft_source = Speculation::kOff;
+  int64_t drafted_by_source = 0;
+  int64_t accepted_by_source = 0;
 };
 // Returns the counts between two reports of a session: `now` minus `before`.
 [[nodiscard]] SpeculationReport Since(const SpeculationReport& before,

@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "ebb/chat.h"
+#include "ebb/lossless.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
 
 namespace [[gnu::visibility("default")]] ebb {
 
 struct LoadedModel;  // src/model/loaded/loaded_model.h
+class Model;
 
 // WeightMode selects how weights are held in memory. kDequantize converts every matrix to F32 on
 // load, for studies of exactness. kUnread plans memory as kAsStored does but reads no weight, for
@@ -44,6 +46,16 @@ struct ModelOptions {
   // Declares whether an accelerator (DeviceKind::kBackend) will compute with the weights: Load()
   // then lays none of them out for the processor.
   bool for_device = false;
+  // Loads the file's layer for multi-token prediction (MTP, also called NextN), if it has one that
+  // ebb can run, as a source of guesses (Speculation::kMtp). Engines then keep a cache for it.
+  // Ignored with for_device.
+  bool loads_mtp = false;
+  // Gives the model for which the file guesses if it holds a head: part of a model that reads the
+  // target's hidden rows and may read its embeddings, output matrix or cache (EAGLE-3, Gemma 4's
+  // assistant). Load() refuses a
+  // head without its target or with one that it does not belong to; it ignores the target of a
+  // whole model. The head keeps the target alive.
+  std::shared_ptr<const Model> target = nullptr;
   RopeScaling rope_scaling = RopeScaling::kFromFile;
   // Stretches the context to this many times the trained one, if above 1. kLinear and kYarn need
   // it; other scalings refuse it.
@@ -87,6 +99,12 @@ class Model {
   // into steps and on the other sequences of a step; empty: on this processor they do not depend on
   // them.
   [[nodiscard]] std::string batch_dependence() const;
+  // Returns why sessions cannot guess by the file's MTP layer (ModelOptions::loads_mtp); empty:
+  // they can.
+  [[nodiscard]] const std::string& mtp_obstacle() const;
+  // Returns the source of guesses that the model is as EngineOptions::draft_model:
+  // Speculation::kModel, or the kind of head that the file holds.
+  [[nodiscard]] Speculation draft_source() const;
   [[nodiscard]] uint64_t weight_bytes() const;  // as held in memory
   [[nodiscard]] float attention_scale() const;  // factor of q * k before softmax
   // Returns the age in tokens at which a row that the model itself marked (Dynamic Memory
@@ -153,6 +171,7 @@ class Model {
 
  private:
   explicit Model(std::unique_ptr<LoadedModel> loaded);
+  void TakeMtpLayer();
   std::unique_ptr<LoadedModel> loaded_;
 };
 

@@ -114,6 +114,11 @@ struct TierSetting {
   bool operator==(const TierSetting&) const = default;
 };
 
+// Returns the tiers of a cache that compresses its old rows and has no T1: `--kv-type q4`.
+[[nodiscard]] inline TierSetting CompressedCache(CompressedType type) {
+  return {.engine = {.t1 = T1Place::kNone, .t2_type = type}, .shares = {.t2_rows = T2Rows::kOld}};
+}
+
 // Returns whether decode steps read selected rows (T1Read::kSelect); false without tiers.
 [[nodiscard]] inline bool ReadsSelectively(const std::optional<TierShares>& shares) {
   return shares.has_value() && shares->t1_read == T1Read::kSelect;

@@ -50,10 +50,12 @@ Json TierFields(const std::optional<TierSetting>& tiers) {
 // and the tiers. Names are those of the options of the command line.
 Json RunFields(const EngineOptions& engine, const SessionOptions& session) {
   const auto& [threads, kv_type, kv_cap_bytes, tiers, device, t1_mode, allow_inexact, rates_file,
-               prefill_chunk, max_stall_seconds, policies, attention] = engine;
+               checks_file, prefill_chunk, max_stall_seconds, draft_model, draft_compressed_type,
+               policies, attention] = engine;
   const auto& [kind, name, device_attention, memory_bytes] = device;
   const auto& [policy, make_policy, foresight, context, past_context, extra_signals, on_signals,
-               lossless, speculation, t0_floor_bytes, explained, ledger, step_costs] = session;
+               lossless, speculation, least_guesses, most_guesses, guesses_inexactly,
+               t0_floor_bytes, explained, ledger, step_costs] = session;
   return {{"kv-type", Value(kv_type)},
           {"kv-cap", kv_cap_bytes},
           {"prefill-chunk", prefill_chunk},

@@ -96,8 +96,13 @@ Status ParseT0(std::string_view text, TierSetting* tiers) {
   }
   const Result<uint64_t> bytes = ParseBytes(text);
   if (!bytes.ok()) {
-    return InvalidArgument(
-        fmt::format("T0: expected a share such as 50%, or a cap: {}", bytes.status().message()));
+    const double fraction = ReadNumber<double>(text).value_or(0);
+    return Malformed(
+        "T0", text,
+        fraction > 0 && fraction < 1
+            ? fmt::format("neither a share nor a size; did you mean {:g}%?", 100 * fraction)
+            : "neither a share nor a size",
+        "a share (50%) or a cap (512MiB)");
   }
   tiers->engine.t0_cap_bytes = *bytes;
   tiers->shares.t0_share.reset();

@@ -90,17 +90,17 @@ TEST(ParseT0, RefusesEverythingElse) {
                  {"5%%", share},
                  {" 5%", share}},
                 "write a share (50%) or a cap (512MiB)");
-  const char* size = "a share such as 50%, or a cap: expected a size from 1 to 2^64 - 1 bytes";
+  const char* size = "neither a share nor a size";
   ExpectRefused(ParseT0,
                 {{"", size},
-                 {"0.5", size},
+                 {"0.5", "did you mean 50%?"},
                  {"half", size},
                  {"0", size},
                  {"0MiB", size},
                  {"-1MiB", size},
                  {"99999999999999999999", size},
                  {"18446744073709551615KiB", size}},
-                "such as 1000000, 512MiB");
+                "write a share (50%) or a cap (512MiB)");
 }
 
 TEST(ParseT1, ReadsPlacePathAndCap) {

@@ -157,9 +157,30 @@ class MemoryOf {
     return bytes;
   }
 
+  // Returns the bytes of a draft model with its caches and buffers.
+  [[nodiscard]] uint64_t DraftBytes() const {
+    if (model_.draft == nullptr) return 0;
+    // The rows of a piece of a prompt are held as signals, and then for the head.
+    const uint64_t hidden_bytes = uint64_t{2} * model_.draft_hidden_rows * requests_ *
+                                  request_.prefill_chunk * shape_.embed_dim * sizeof(float);
+    if (model_.draft_reads_cache) {
+      return hidden_bytes + model_.draft->weight_bytes + GraphOf(*model_.draft).bytes;
+    }
+    FitRequest request = {.context = request_.context,
+                          .prompt_tokens = request_.prompt_tokens,
+                          .requests = request_.requests,
+                          .prefill_chunk = request_.prefill_chunk,
+                          .threads = request_.threads,
+                          .prompts_at_any_time = true,
+                          .tiers = model_.draft_tiers};
+    const Result<FitBytes> bytes = FitRequestInto(*model_.draft, request);
+    return (bytes.ok() ? bytes->Memory() : 0) + hidden_bytes;
+  }
+
   // Adds the bytes of everything but rows to *bytes, in which Rows() has counted the rows.
   void AddOthers(FitBytes* bytes) const {
     AddWeights(bytes);
+    bytes->draft = DraftBytes();
     AddT1Buffers(bytes);
     bytes->tables = requests_ * TableBytes();
     bytes->states = requests_ * model_.state_bytes * (1 + CheckpointsAfter(request_.prompt_tokens));
@@ -169,6 +190,9 @@ class MemoryOf {
       bytes->compute = ComputeOnDevice();
     } else {
       bytes->states += StateBatchBytes(model_.state_bytes, requests_);
+      if (request_.decode_tokens > 1) {
+        bytes->states += requests_ * model_.state_bytes * request_.decode_tokens;
+      }
       bytes->compute = ComputeOnHost();
     }
     AddRowsRead(bytes);
@@ -277,7 +301,7 @@ class MemoryOf {
   // Counts what guesses add to the steps of a sequence: their logits, which a session keeps a
   // second time, and a graph for each number of tokens.
   [[nodiscard]] uint64_t GuessBytes() const {
-    constexpr uint64_t kGraphsOfGuesses = 5, kNodesPerLayer = uint64_t{48} << 10;
+    constexpr uint64_t kGraphsOfGuesses = 7, kNodesPerLayer = uint64_t{48} << 10;
     const auto guesses = static_cast<uint64_t>(request_.decode_tokens - 1);
     if (guesses == 0) return 0;
     return 2 * sizeof(float) * shape_.vocab_size * guesses +

@@ -141,11 +141,26 @@ void FitRequest::SetContext(int tokens, int given) {
   prompt_tokens = prompts_at_any_time ? tokens / 2 : std::min(given, tokens);
 }
 
-Result<FitModel> MeasureFitModel(const Model& model) {
-  const uint64_t resident_weights = model.loaded().has_weights ? model.weight_bytes() : 0;
-  const uint64_t program_bytes = ProgramBytes(resident_weights);  // before graphs are planned
+Result<FitModel> MeasureFitModel(const Model& model, const EngineOptions& engine) {
+  const auto resident = [](const Model& one) {
+    return one.loaded().has_weights ? one.weight_bytes() : 0;
+  };
+  // An MTP layer's weights are counted with the model's.
+  const Model* const draft =
+      engine.draft_model != nullptr ? engine.draft_model.get() : model.loaded().mtp.get();
+  const uint64_t weights = resident(model) + (draft != nullptr ? resident(*draft) : 0);
+  const uint64_t program_bytes = ProgramBytes(weights);  // before graphs are planned
   EBB_ASSIGN_OR_RETURN(FitModel measured, FitModelOf(model));
   measured.program_bytes = program_bytes;
+  if (draft == nullptr) return measured;
+  EBB_ASSIGN_OR_RETURN(FitModel of_draft, FitModelOf(*draft));
+  measured.draft = std::make_shared<const FitModel>(std::move(of_draft));
+  const Hyperparameters& hparams = draft->loaded().hparams;
+  measured.draft_reads_cache = !hparams.has_cache;
+  if (IsHead(hparams)) measured.draft_hidden_rows = static_cast<int>(RowsReadBy(hparams).size());
+  if (engine.draft_compressed_type.has_value()) {
+    measured.draft_tiers = CompressedCache(*engine.draft_compressed_type);
+  }
   return measured;
 }
 
@@ -169,10 +184,15 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
       request.retention != nullptr || (policy.name == PolicySpec().name && policy.scorer.empty() &&
                                        !policy.sinks && !policy.window && !policy.interval);
   request.on_device = engine.device.kind == DeviceKind::kBackend;
+  const LoadedModel& loaded = model.loaded();
+  const size_t state_bytes = loaded.hparams.state_bytes;
   const bool guesses = session.speculation != Speculation::kOff && !session.lossless.has_value() &&
-                       !request.on_device && model.loaded().hparams.state_bytes == 0 &&
-                       model.batch_dependence().empty();
+                       !request.on_device && (state_bytes == 0 || loaded.hparams.keeps_states) &&
+                       !MultipliesComputedMatrices(loaded);
   if (guesses) request.decode_tokens = kMostTokensWithGuesses;
+  if (guesses && state_bytes > 0) {
+    request.decode_tokens = MostStateSlots(state_bytes, loaded.weight_bytes, request.decode_tokens);
+  }
   request.device_attention = engine.device.attention;
   if (request.on_device) {
     const bool has_own = HoldsOwnRecords(engine.device, model);
@@ -185,7 +205,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
 Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
                               const EngineOptions& engine, const SessionOptions& session) {
   EBB_RETURN_IF_ERROR(CheckOptions(engine, session));
-  EBB_ASSIGN_OR_RETURN(const FitModel measured, MeasureFitModel(model));
+  EBB_ASSIGN_OR_RETURN(const FitModel measured, MeasureFitModel(model, engine));
   FitRequest fit = FitRequestOf(model, engine, session, request.prompt_tokens, request.marks);
   if (request.max_tokens >= 0 && !fit.prompts_at_any_time && request.prompt_tokens < fit.context) {
     fit.context =

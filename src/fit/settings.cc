@@ -55,8 +55,7 @@ FitSetting SelectFrom(FitSetting setting) {
 void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
-    settings->push_back(Make(
-        {.engine = {.t1 = T1Place::kNone, .t2_type = type}, .shares = {.t2_rows = T2Rows::kOld}}));
+    settings->push_back(Make(CompressedCache(type)));
   }
 }
 
@@ -224,8 +223,8 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
         SizeText(least), SizeText(model.weight_bytes)));
   }
   return OutOfMemory(
-      fmt::format("no setting of the tiers fits {} tokens into {}; the smallest takes {}, "
-                  "{} of them before any row",
+      fmt::format("no setting of the tiers fits {} tokens into {}; the smallest takes {}, {} of "
+                  "them for the weights and the program; a smaller model or context takes less",
                   request.context, SizeText(limits.memory_bytes), SizeText(least),
                   SizeText(model.weight_bytes + model.program_bytes)));
 }

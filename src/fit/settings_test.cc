@@ -114,7 +114,7 @@ TEST(FitSettings, WithoutADiskRowsAreCompressed) {
 TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {
   const std::string message = Gentlest(90, 1000);
   EXPECT_THAT(message, HasSubstr("fits 8000 tokens into 90 MiB"));
-  EXPECT_THAT(message, HasSubstr("100 MiB of them before any row"));
+  EXPECT_THAT(message, HasSubstr("100 MiB of them for the weights and the program"));
   const auto refused = [](uint64_t memory_bytes) {
     return GentlestSetting(WeightsAlone(), {.context = 8000}, {.memory_bytes = memory_bytes})
         .status()

@@ -41,7 +41,7 @@ struct Generation::Impl {
   // result of on_text.
   bool Pass(std::string_view text, TextPart part);
   // Ends the generation if the stream has ended.
-  void Heed(TextStream::State state);
+  void EndUnlessOpen(TextStream::State state);
   [[nodiscard]] bool IsCancelled() const {
     return options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed);
   }
@@ -106,7 +106,7 @@ Status Generation::Impl::Continue() {
   text.insert(text.end(), so_far.tokens.begin(), so_far.tokens.end());
   choice.SetText(text, begin - std::min(options.num_begun, begin));
   for (const Token token : so_far.tokens) {
-    Heed(choice.ShowAgain(token));
+    EndUnlessOpen(choice.ShowAgain(token));
     if (ended) break;
   }
   result.answer.tokens = so_far.tokens;
@@ -127,7 +127,7 @@ bool Generation::Impl::Pass(std::string_view text, TextPart part) {
   return text.empty() || !options.on_text || options.on_text(text, part);
 }
 
-void Generation::Impl::Heed(TextStream::State state) {
+void Generation::Impl::EndUnlessOpen(TextStream::State state) {
   switch (state) {
     case TextStream::State::kOpen:
       return;
@@ -174,7 +174,7 @@ std::optional<Token> Generation::Next() {
   ++g.result.generated_tokens;
   g.result.answer.tokens.push_back(*token);
   if (g.options.on_token) g.options.on_token(*token);
-  g.Heed(g.choice.Show(*token));
+  g.EndUnlessOpen(g.choice.Show(*token));
   // A full answer ends before its last token is appended, because the token's logits are not
   // needed.
   if (!g.ended && (g.IsFull() || g.is_late)) g.EndBecause(FinishReason::kLength);
@@ -224,7 +224,7 @@ int Generation::most_guesses() const {
 
 Guess Generation::Guesses() const {
   const Impl* const g = impl_.get();
-  if (g->session.lossless_report() == nullptr) return nullptr;
+  if (!g->session.TakesGuesses()) return nullptr;
   auto choice = std::make_shared<std::optional<TokenChoice>>();
   Position position = g->session.next_position() + 1;
   return [g, ended = false, choice, position](std::span<const float> logits) mutable {

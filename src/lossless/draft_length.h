@@ -17,7 +17,7 @@
 #include <array>
 #include <vector>
 
-#include "src/lossless/running_mean.h"
+#include "src/base/running_mean.h"
 
 namespace ebb {
 

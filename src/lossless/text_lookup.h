@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ebb/types.h"
-#include "src/lossless/running_mean.h"
+#include "src/base/running_mean.h"
 
 namespace ebb {
 

@@ -43,8 +43,14 @@ Result<GraphMemory> PlanGraphMemory(const LoadedModel& model, int num_tokens) {
       ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
   if (ctx == nullptr || buffers == nullptr) return OutOfMemory("no memory for a graph");
   PlannedAttention attention;
+  // A head reads texts without logits.
+  const bool has_logits = num_tokens == 1 || !IsHead(model.hparams);
   EBB_ASSIGN_OR_RETURN(const DecoderGraph graph,
-                       BuildDecoderGraph(model, ctx.get(), {.num_tokens = num_tokens}, attention));
+                       BuildDecoderGraph(model, ctx.get(),
+                                         {.num_tokens = num_tokens,
+                                          .logits = has_logits,
+                                          .injects = !has_logits && model.hparams.block_tokens > 0},
+                                         attention));
   size_t tensor_bytes = 0;
   ggml_gallocr_reserve_n_size(buffers.get(), graph.graph, nullptr, nullptr, &tensor_bytes);
   const ggml_cplan plan = ggml_graph_plan(graph.graph, 1, nullptr);

@@ -16,6 +16,7 @@
 #include "src/model/chat/chat.h"
 #include "src/model/eviction_marks.h"
 #include "src/model/library/library_model.h"
+#include "src/model/loaded/decoder_graph.h"
 #include "src/model/loaded/gguf_file.h"
 #include "src/model/loaded/loaded_model.h"
 #include "src/model/loaded/product_layout.h"
@@ -57,21 +58,42 @@ ModelShape ShapeOf(const Hyperparameters& h) {
               h.layers_read.size() == size_t(h.num_layers) ? std::vector<int>() : h.layers_read};
 }
 
-// Fills in all that can be known without touching a weight.
-Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
-  std::string& family = model->family_name;
-  EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
-  EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
-  EBB_ASSIGN_OR_RETURN(model->library, LibraryModel::Open(file, options));
+// Fills in what the model's library knows of its layers.
+void SetShape(LoadedModel* model) {
   model->hparams = model->library->hparams();
-  EBB_RETURN_IF_ERROR(ReadEvictionMarks(file, family, &model->hparams));
   model->shape = ShapeOf(model->hparams);
   model->layers.resize(model->hparams.num_layers);
   for (int i = 0; i < model->hparams.num_layers; ++i) {
     model->layers[i].rope_factors = model->library->RopeFactors(i);
     model->layers[i].sinks = model->library->Sinks(i);
   }
-  return OkStatus();
+}
+
+// Fills in all that can be known without touching a weight.
+Status Describe(const GgufFile& file, const ModelOptions& options, LoadedModel* model) {
+  std::string& family = model->family_name;
+  EBB_RETURN_IF_ERROR(file.Read("general.architecture", GgufFile::Need::kRequired, &family));
+  EBB_ASSIGN_OR_RETURN(model->name, file.ReadName());
+  EBB_ASSIGN_OR_RETURN(model->library, LibraryModel::Open(file, options));
+  SetShape(model);
+  if (IsHead(model->hparams)) model->target = options.target;
+  return ReadEvictionMarks(file, family, &model->hparams);
+}
+
+// Makes a model of the MTP layer of `trunk`, which has read its weights.
+std::unique_ptr<LoadedModel> MtpLayerOf(const LoadedModel& trunk,
+                                        std::unique_ptr<LibraryModel> library) {
+  auto layer = std::make_unique<LoadedModel>();
+  layer->family_name = trunk.family_name;
+  layer->name = trunk.name;
+  layer->type_name = trunk.type_name;
+  layer->fingerprint = trunk.fingerprint;
+  layer->has_weights = trunk.has_weights;
+  layer->vocab_model = trunk.vocab_model;
+  layer->buffers = std::make_unique<WeightBuffers>();
+  layer->library = std::move(library);
+  SetShape(layer.get());
+  return layer;
 }
 
 // Reads the weights, the tokenizer and the chat template.
@@ -115,6 +137,10 @@ Status LoadFrom(const GgufFile& file, const ModelOptions& options, LoadedModel* 
 
 }  // namespace
 
+std::vector<int> RowsReadBy(const Hyperparameters& head) {
+  return head.target_blocks.empty() ? std::vector<int>{kHeadRows} : head.target_blocks;
+}
+
 LoadedModel::LoadedModel() = default;
 LoadedModel::~LoadedModel() = default;
 
@@ -141,7 +167,9 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   // Weights read while another program wrote them may be anything, so the files are checked after
   // reading.
   EBB_RETURN_IF_ERROR(loaded->CheckFilesUnchanged());
-  std::shared_ptr<const Model> model(new Model(std::move(loaded)));
+  std::unique_ptr<Model> made(new Model(std::move(loaded)));
+  made->TakeMtpLayer();
+  std::shared_ptr<const Model> model = std::move(made);
   if (options.chat_template.empty()) return model;
   const ChatMessage question = {.role = "user", .content = "?"};
   const Result<ChatPrompt> prompt = model->FormatChat({&question, 1}, Thinking::kModelDefault);
@@ -151,6 +179,15 @@ Result<std::shared_ptr<const Model>> Model::Load(const ModelOptions& options) {
   return InvalidArgument("chat_template", prompt.status().message());
 }
 
+// The last layer of a trunk computes all tokens of a prompt for the sake of their hidden rows,
+// which must not change the logits of the last token.
+void Model::TakeMtpLayer() {
+  std::unique_ptr<LibraryModel> layer = loaded_->library->TakeMtp();
+  loaded_->mtp_obstacle = layer == nullptr ? loaded_->library->mtp_obstacle() : batch_dependence();
+  if (!loaded_->mtp_obstacle.empty()) return;
+  loaded_->mtp.reset(new Model(MtpLayerOf(*loaded_, std::move(layer))));
+}
+
 const ModelShape& Model::shape() const { return loaded_->shape; }
 std::string_view Model::family() const { return loaded_->family_name; }
 std::string Model::description() const {
@@ -158,6 +195,10 @@ std::string Model::description() const {
   return fmt::format("{}, {}, {}{}", loaded_->name, loaded_->family_name, loaded_->type_name,
                      adapter.empty() ? "" : ", adapter " + adapter);
 }
+bool MultipliesComputedMatrices(const LoadedModel& model) {
+  return !model.library->computed_product().empty();
+}
+
 std::string Model::batch_dependence() const {
   const std::string& product = loaded_->library->computed_product();
   if (!product.empty()) {
@@ -175,6 +216,8 @@ std::string Model::batch_dependence() const {
   }
   return {};
 }
+const std::string& Model::mtp_obstacle() const { return loaded_->mtp_obstacle; }
+Speculation Model::draft_source() const { return loaded_->hparams.draft_source; }
 uint64_t Model::weight_bytes() const { return loaded_->weight_bytes; }
 float Model::attention_scale() const { return loaded_->hparams.attention_scale; }
 int Model::eviction_window() const { return loaded_->hparams.eviction_window; }

@@ -58,7 +58,8 @@ std::string PolicyText(const PolicySpec& policy) {
 // can imitate another field.
 std::string SettingKey(const SessionOptions& options) {
   const auto& [policy, make_policy, foresight, context, past_context, extra_signals, on_signals,
-               lossless, speculation, t0_floor_bytes, explained, ledger, step_costs] = options;
+               lossless, speculation, least_guesses, most_guesses, guesses_inexactly,
+               t0_floor_bytes, explained, ledger, step_costs] = options;
   std::string key;
   const auto add = [&](std::string_view name, const auto& field) {
     const std::string value = ValueText(field);

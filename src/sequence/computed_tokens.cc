@@ -40,10 +40,14 @@ std::string ComputedTokens::Obstacle(const Sequence& sequence) {
   if (core.stores.device()->IsClosed()) {
     return "a device rounds several tokens of a step differently than one";
   }
-  if (core.model->loaded().hparams.state_bytes > 0) {
-    return "the model has recurrent state, which cannot be rolled back by a few tokens";
+  const Hyperparameters& hparams = core.model->loaded().hparams;
+  if (hparams.state_bytes > 0 && !hparams.keeps_states) {
+    return "the model's graph keeps no recurrent states but the last";
   }
-  if (std::string reason = core.model->batch_dependence(); !reason.empty()) return reason;
+  const bool may_round = sequence.options().guesses_inexactly;
+  if (!may_round && MultipliesComputedMatrices(core.model->loaded())) {
+    return core.model->batch_dependence() + "; --speculate-inexact allows it";
+  }
   if (sequence.RotatesKeys()) return "keys are re-rotated";
   if (policy.selector != nullptr) return "each token reads rows of its own choice";
   if (!sequence.signals().CanDivide()) return "the policy ranks rows by the last queries";
@@ -59,6 +63,10 @@ int ComputedTokens::MostTokens(const Sequence& sequence, int most) {
   const size_t mass_bytes = sequence.signals().MassBytesPerToken(sequence.cache());
   if (mass_bytes > 0) {
     most = static_cast<int>(std::clamp<size_t>(kMostMassBytes / mass_bytes, 1, most));
+  }
+  const LoadedModel& model = sequence.core()->model->loaded();
+  if (const size_t state_bytes = model.hparams.state_bytes; state_bytes > 0) {
+    most = MostStateSlots(state_bytes, model.weight_bytes, most);
   }
   return sequence.TokensToDecision(most);
 }
@@ -128,6 +136,7 @@ Status ComputedTokens::Append(Sequence* sequence) {
     has_begun = true;
     sequence->BeginStep(StepKind::kDecode, 1, 1, &sequence->signals());
     sequence->signals().Set(taken_.signals);
+    sequence->roll_back().state().TakeNext();
     return OkStatus();
   } catch (const std::bad_alloc&) {
     sequence->UndoStep(has_begun);

@@ -4,9 +4,12 @@
 #define EBB_SEQUENCE_ENGINE_CORE_H_
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "ebb/engine.h"
 #include "src/attention/attention.h"
+#include "src/sequence/batch_guesses.h"
 #include "src/sequence/prompt_pace.h"
 #include "src/sequence/tier_stores.h"
 #include "src/step/graph_runner.h"
@@ -22,6 +25,12 @@ struct EngineCore {
   std::unique_ptr<GraphRunner> runner;
   DeviceReport device_report;
   PromptPace prompt_pace;
+  BatchTimes batch_times;
+  // Says why sessions must not guess, once that was checked; empty: they may.
+  std::optional<std::string> columns_differ;
+  // Runs the sessions of EngineOptions::draft_model or, without one, of the model's MTP layer;
+  // null: there is neither.
+  std::unique_ptr<Engine> draft;
 };
 
 }  // namespace ebb

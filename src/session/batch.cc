@@ -3,8 +3,12 @@
 #include <chrono>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "src/base/clock.h"
+#include "src/model/loaded/loaded_model.h"
+#include "src/sequence/step.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
@@ -15,7 +19,7 @@ Status CheckParts(const std::shared_ptr<EngineCore>& core, std::span<SessionStep
   std::vector<const Session*> sessions;
   for (SessionStep& part : parts) {
     part.status = OkStatus();
-    part.num_taken = 0;
+    part.num_taken = part.num_guesses = 0;
     if (Internals::Of(*part.session).core != core) {
       return InvalidArgument("a batch holds a session of another engine");
     }
@@ -70,7 +74,6 @@ Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prom
   if (part.token.has_value()) {
     EBB_RETURN_IF_ERROR(session->CheckNoPrompt());
     if (session->speculator == nullptr) {
-      if (session->lookup != nullptr) session->lookup->Discard();
       return std::optional(SequenceStep{.sequence = session->sequence.get()});
     }
     return session->speculator->BeginDecode(*part.token, &session->logits);
@@ -83,6 +86,72 @@ Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prom
   return std::optional(entry);
 }
 
+StepResult RunTimed(EngineCore* core, std::span<const SequenceStep> entries) {
+  const double begin = SecondsNow();
+  StepResult result = RunStep(core, {.entries = entries});
+  const double seconds = SecondsNow() - begin;
+  size_t num_tokens = 0;
+  for (const SequenceStep& entry : entries) {
+    if (entry.kind == StepKind::kPrefill) return result;
+    num_tokens += entry.tokens.size();
+  }
+  if (!result.taken()) return result;
+  if (num_tokens == entries.size()) {
+    core->batch_times.AddPlain(entries.size(), seconds);
+  } else {
+    core->batch_times.AddWithGuesses(entries.size(), num_tokens, seconds);
+  }
+  return result;
+}
+
+// Runs the step with so many guesses of each entry, or without any where T0 has no room for them.
+StepResult RunWithGuesses(EngineCore* core, std::span<SessionStep* const> stepping,
+                          std::span<const size_t> guesses, std::vector<SequenceStep>* entries) {
+  const auto set_guesses = [&](bool has_guesses) {
+    for (size_t i = 0; i < stepping.size(); ++i) {
+      GuessingDecoder* const lookup = Internals::Of(*stepping[i]->session).lookup.get();
+      if (lookup == nullptr || !stepping[i]->token.has_value()) continue;
+      (*entries)[i] = lookup->PartOfStep(*stepping[i]->token, has_guesses ? guesses[i] : 0);
+    }
+  };
+  set_guesses(true);
+  StepResult result = RunTimed(core, *entries);
+  const bool has_guesses = std::ranges::any_of(guesses, [](size_t num) { return num > 0; });
+  if (result.taken() || !IsLimit(result.status().code()) || !has_guesses) return result;
+  set_guesses(false);
+  return RunTimed(core, *entries);
+}
+
+// Returns how many guesses of each entry the step computes, [entries], and prepares the sessions
+// for them. A step that reads a prompt computes none; nor does one of several sequences with
+// recurrent state, whose guesses would each take a step of their own.
+Result<std::vector<size_t>> GuessesOf(const EngineCore& core,
+                                      std::span<SessionStep* const> stepping) {
+  const size_t num_parts = stepping.size();
+  const bool may_guess = std::ranges::all_of(
+      stepping, [](const SessionStep* part) { return part->token.has_value(); });
+  const bool is_worth_it = core.batch_times.KnowsPlain(num_parts) &&
+                           (num_parts == 1 || core.model->loaded().hparams.state_bytes == 0);
+  std::vector<std::vector<double>> chances(num_parts);
+  std::vector<size_t> guesses(num_parts);
+  for (size_t i = 0; i < num_parts; ++i) {
+    GuessingDecoder* const lookup = Internals::Of(*stepping[i]->session).lookup.get();
+    if (lookup == nullptr || !stepping[i]->token.has_value()) continue;
+    const Token token = *stepping[i]->token;
+    const Sequence& sequence = *Internals::Of(*stepping[i]->session).sequence;
+    EBB_RETURN_IF_ERROR(sequence.CheckTokens({&token, 1}));
+    const bool guesses_now =
+        may_guess && lookup->MayGuessInBatch() && (is_worth_it || lookup->IsForced());
+    chances[i] = lookup->BeginInBatch(token, guesses_now ? stepping[i]->most_guesses : 0);
+    if (lookup->IsForced()) guesses[i] = std::exchange(chances[i], {}).size();
+  }
+  if (!may_guess || !is_worth_it) return guesses;
+  const std::vector<size_t> divided = DivideGuesses(
+      chances, [&](size_t num_tokens) { return core.batch_times.Ratio(num_parts, num_tokens); });
+  for (size_t i = 0; i < num_parts; ++i) guesses[i] += divided[i];
+  return guesses;
+}
+
 StepOutcome NotTaken(Status status) { return {.taken = false, .status = std::move(status)}; }
 
 void Show(const StepResult& result, size_t entry_index, const SequenceStep& entry,
@@ -91,12 +160,18 @@ void Show(const StepResult& result, size_t entry_index, const SequenceStep& entr
   part->num_taken = entry.tokens.size();
   const std::span<const float> logits = result.logits(entry_index);
   if (part->token.has_value()) {
+    part->num_taken = 1;
+    part->num_guesses = entry.tokens.size() - 1;
+    if (session.lookup != nullptr) {
+      return session.lookup->EndPart(entry, logits, &session.logits);
+    }
     session.logits.Show(logits);
     if (session.speculator != nullptr) session.speculator->EndDecode();
     return;
   }
   PromptReading& reading = session.prompt->reading;
   reading.AddRead(entry);
+  if (session.lookup != nullptr) session.lookup->FollowStep();
   session.logits.Set(logits);
   if (!reading.done()) return;
   session.logits.AddToHash();
@@ -136,7 +211,9 @@ StepOutcome StepParts(const std::shared_ptr<EngineCore>& core, std::span<Session
   for (const SessionStep* const part : stepping) {
     Internals::Of(*part->session).logits.Reserve(core->model->shape().vocab_size);
   }
-  const StepResult result = RunStep(core.get(), {.entries = entries});
+  const Result<std::vector<size_t>> guesses = GuessesOf(*core, stepping);
+  if (!guesses.ok()) return NotTaken(guesses.status());
+  const StepResult result = RunWithGuesses(core.get(), stepping, *guesses, &entries);
   *taken = result.taken();
   size_t num_read = 0;
   for (size_t i = 0; i < entries.size(); ++i) {

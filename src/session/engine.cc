@@ -9,10 +9,15 @@
 
 #include "ebb/device.h"
 #include "src/lossless/speculator.h"
+#include "src/model/loaded/decoder_graph.h"
 #include "src/model/loaded/loaded_model.h"
 #include "src/policy/pairs.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
+#include "src/session/assistant_drafter.h"
+#include "src/session/column_check.h"
+#include "src/session/head_drafter.h"
+#include "src/session/model_drafter.h"
 #include "src/session/session_impl.h"
 
 namespace ebb {
@@ -59,7 +64,8 @@ Status CheckContext(const Model& model, int context, PastContext past_context) {
   return InvalidArgument("context", std::move(message));
 }
 
-Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
+Status CheckNeeds(const EngineCore& core, const SignalNeeds& needs, int context) {
+  const Model& model = *core.model;
   const ModelShape& shape = model.shape();
   if (needs.eviction_logits && model.eviction_window() == 0) {
     return InvalidArgument("no eviction logits: " + model.description() +
@@ -70,11 +76,16 @@ Status CheckNeeds(const SignalNeeds& needs, const Model& model, int context) {
     return Unsupported("no keys before RoPE: the graph of " + model.description() +
                        " does not contain them");
   }
-  if (!needs.hidden_layers.empty() && !hparams.has_hidden_states) {
+  std::vector<int> blocks = needs.hidden_layers;
+  if (IsHead(hparams)) std::erase(blocks, kHeadRows);
+  if (core.draft != nullptr && IsHead(core.draft->model().loaded().hparams)) {
+    for (const int row : RowsReadBy(core.draft->model().loaded().hparams)) std::erase(blocks, row);
+  }
+  if (!blocks.empty() && !hparams.has_hidden_states) {
     return Unsupported("no hidden states: the graph of " + model.description() +
                        " does not name them");
   }
-  for (const int layer : needs.hidden_layers) {
+  for (const int layer : blocks) {
     if (layer < 0 || layer >= shape.num_layers) {
       return InvalidArgument("hidden_layers", "expected layers 0 to " +
                                                   std::to_string(shape.num_layers - 1) +
@@ -151,6 +162,18 @@ RunParts PartsOnThreads(GraphRunner* runner) {
   };
 }
 
+Status CheckDraftModel(const Model& model, const Model& draft, const EngineOptions& options) {
+  EBB_RETURN_IF_ERROR(CheckSameVocabulary(model, draft));
+  const LoadedModel& loaded = draft.loaded();
+  if (!IsHead(loaded.hparams)) return OkStatus();
+  if (loaded.target.get() != &model) {
+    return InvalidArgument("the draft model is a head that was loaded for another model");
+  }
+  if (!options.draft_compressed_type.has_value()) return OkStatus();
+  return InvalidArgument("draft_kv_type", fmt::format("the rows of a head ({}) are not compressed",
+                                                      SpeculationName(draft.draft_source())));
+}
+
 }  // namespace
 
 Engine::Engine() : core_(std::make_shared<EngineCore>()) {}
@@ -162,6 +185,22 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   std::unique_ptr<Engine> engine(new Engine());
   EngineCore& core = *engine->core_;
   core.options = options;
+  std::shared_ptr<const Model> drafts = options.draft_model;
+  if (drafts != nullptr) {
+    EBB_RETURN_IF_ERROR(CheckDraftModel(*model, *drafts, options));
+  } else if (model->loaded().mtp != nullptr) {
+    drafts = {model, model->loaded().mtp.get()};
+  }
+  const bool has_cache = drafts == nullptr || drafts->loaded().hparams.has_cache;
+  if (drafts != nullptr && has_cache) {
+    const EngineOptions of_draft = TakeDraftOptions(*model, *drafts, &core.options);
+    auto draft = Create(drafts, of_draft);
+    if (!draft.ok()) {
+      return draft.status().WithPrefix(options.draft_model != nullptr ? "the draft model"
+                                                                      : "the MTP layer");
+    }
+    core.draft = *std::move(draft);
+  }
   if (core.options.threads == 0) {
     core.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
   }
@@ -176,6 +215,16 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,
                                                         core.options.threads));
+  if (!has_cache) {
+    // It opens no sessions, so it has no stores.
+    core.draft.reset(new Engine());
+    EngineCore& of_draft = *core.draft->core_;
+    EBB_ASSIGN_OR_RETURN(
+        of_draft.runner,
+        GraphRunner::Create(*drafts, *core.kernel, options.kv_type, core.stores.caches().compressed,
+                            DeviceUse(), core.options.threads));
+    of_draft.model = std::move(drafts);
+  }
   core.device_report.name = core.stores.device()->name();
   core.model = std::move(model);
   return engine;
@@ -272,7 +321,7 @@ Status CheckPolicy(const EngineCore& core, const Policy& policy, const SessionOp
     return Unsupported("keys cannot be rotated to other positions in " + core.model->description() +
                        ": RoPE is not the last operation on them, or it differs between layers");
   }
-  return CheckNeeds(StepSettler::Needs(policy), *core.model, context);
+  return CheckNeeds(core, StepSettler::Needs(policy), context);
 }
 
 }  // namespace
@@ -315,7 +364,7 @@ Status CheckCapsOf(const EngineCore& core, const TierSetting& tiers, const Polic
 Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const SessionOptions& options) {
   const int context = ContextOf(core, options);
   EBB_RETURN_IF_ERROR(CheckContext(*core.model, context, options.past_context));
-  EBB_RETURN_IF_ERROR(CheckNeeds(options.extra_signals, *core.model, context));
+  EBB_RETURN_IF_ERROR(CheckNeeds(core, options.extra_signals, context));
   EBB_RETURN_IF_ERROR(CheckSelection(core, options));
   EBB_RETURN_IF_ERROR(CheckOldRows(core, options));
   PolicySpec spec = options.policy;
@@ -346,12 +395,78 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
   return policy;
 }
 
+namespace {
+
+// Returns whether a session guesses by EngineCore::draft.
+bool Drafts(const EngineCore& core, const SessionOptions& options) {
+  return core.draft != nullptr && !options.lossless.has_value() &&
+         (options.speculation == Speculation::kAuto ||
+          options.speculation == core.draft->model().draft_source());
+}
+
+// Refuses a source of guesses that the engine does not have, except that "model" without a draft
+// model stands for lookup.
+Status CheckSource(const EngineCore& core, const SessionOptions& options) {
+  const Speculation wanted = options.speculation;
+  const bool is_draft = std::ranges::find(kDraftSources, wanted) != kDraftSources.end();
+  const bool is_lookup =
+      wanted == Speculation::kModel && (core.draft == nullptr || options.lossless.has_value());
+  if (!is_draft || is_lookup || Drafts(core, options)) return OkStatus();
+  const Speculation has =
+      core.draft != nullptr ? core.draft->model().draft_source() : Speculation::kOff;
+  std::string why = "the engine has no such draft model";
+  if (wanted == Speculation::kMtp) why = core.model->mtp_obstacle();
+  if (has == Speculation::kModel) {
+    why = "the engine guesses by a draft model";
+  } else if (has != Speculation::kOff) {
+    why = fmt::format("the engine guesses by a head ({})", SpeculationName(has));
+  }
+  if (options.lossless.has_value()) why = "a lossless session drafts by itself";
+  return InvalidArgument("speculate", fmt::format("{}: {}", SpeculationName(wanted), why));
+}
+
+// Returns the source of guesses by EngineCore::draft; null: the session has none.
+Result<std::unique_ptr<Drafter>> MakeDrafter(const EngineCore& core, const SessionOptions& options,
+                                             Sequence* sequence) {
+  if (!Drafts(core, options)) return std::unique_ptr<Drafter>();
+  if (!core.draft->model().loaded().hparams.has_cache) {
+    if (!sequence->cache().t1_reader().IsStaged()) {
+      GraphRunner* const runner = Internals::Of(*core.draft).runner.get();
+      return std::unique_ptr<Drafter>(std::make_unique<AssistantDrafter>(runner, sequence));
+    }
+    if (options.speculation == Speculation::kAuto) return std::unique_ptr<Drafter>();
+    return InvalidArgument("speculate",
+                           "assistant: it reads the session's rows in memory, and T1 is a file");
+  }
+  SessionOptions own = {.context = std::min(Internals::ContextOf(core, options),
+                                            core.draft->model().shape().trained_context)};
+  if (IsHead(core.draft->model().loaded().hparams)) {
+    const bool gives_rows = core.draft->model().loaded().hparams.block_tokens == 0;
+    if (gives_rows) own.extra_signals.hidden_layers = {kHeadRows};
+    EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> head, core.draft->OpenSession(own));
+    return std::unique_ptr<Drafter>(std::make_unique<HeadDrafter>(std::move(head)));
+  }
+  if (const auto type = core.options.draft_compressed_type) {
+    own.policy.tiers = CompressedCache(*type).shares;
+  }
+  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, core.draft->OpenSession(own));
+  return std::unique_ptr<Drafter>(
+      std::make_unique<ModelDrafter>(std::move(session), core.model->shape().vocab_size));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> shared_core,
                                                  const SessionOptions& options) {
   const EngineCore& core = *shared_core;
   EBB_ASSIGN_OR_RETURN(Policy policy, MakeSessionPolicy(core, options));
+  EBB_RETURN_IF_ERROR(CheckSource(core, options));
   SessionOptions complete = options;
   complete.context = ContextOf(core, options);
+  if (Drafts(core, options) && IsHead(core.draft->model().loaded().hparams)) {
+    const Hyperparameters& head = core.draft->model().loaded().hparams;
+    complete.extra_signals = Union(complete.extra_signals, {.hidden_layers = RowsReadBy(head)});
+  }
   auto sequence = std::make_unique<Sequence>(shared_core, std::move(complete), std::move(policy),
                                              core.stores.caches(CacheUseOf(options)));
   EBB_RETURN_IF_ERROR(sequence->cache().SetT0Floor(options.t0_floor_bytes));
@@ -365,8 +480,15 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
   impl->sequence = std::move(sequence);
   if (options.speculation != Speculation::kOff && !options.lossless.has_value()) {
     impl->speculation_obstacle = ComputedTokens::Obstacle(*impl->sequence);
+    if (impl->speculation_obstacle.empty() && !options.guesses_inexactly) {
+      impl->speculation_obstacle = CheckColumns(impl->core);
+    }
     if (impl->speculation_obstacle.empty()) {
-      impl->lookup = std::make_unique<LookupDecoder>(impl->sequence.get());
+      impl->lookup = std::make_unique<GuessingDecoder>(impl->sequence.get());
+      EBB_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter,
+                           MakeDrafter(core, options, impl->sequence.get()));
+      const bool looks_up = drafter == nullptr || options.speculation == Speculation::kAuto;
+      impl->lookup->SetSources(looks_up, std::move(drafter));
     }
   }
   return std::unique_ptr<Session>(new Session(std::move(impl)));

@@ -97,6 +97,7 @@ Status Session::Impl::Read(PromptReading* reading_in, const PrefillOptions& opti
     const StepResult result = RunStep(core.get(), {.entries = {&entry, 1}});
     if (!result.taken()) return result.status();
     reading.AddRead(entry);
+    if (lookup != nullptr) lookup->FollowStep();
     if (!options.on_logits) shown.Set(result.logits(0));
     if (options.on_logits) {
       for (size_t t = 0; t < entry.tokens.size(); ++t) {
@@ -122,7 +123,7 @@ StepOutcome Session::Decode(Token token, const Guess& guess, int most_guesses) {
   }
   Impl& s = *impl_;
   if (s.speculator != nullptr) return s.speculator->Decode(token, guess, most_guesses, &s.logits);
-  if (s.lookup != nullptr) return s.lookup->Decode(token, most_guesses, &s.logits);
+  if (s.lookup != nullptr) return s.lookup->Decode(token, guess, most_guesses, &s.logits);
   const SequenceStep step = {.sequence = s.sequence.get(), .tokens = {&token, 1}};
   const StepResult result = RunStep(s.core.get(), {.entries = {&step, 1}});
   if (result.taken()) s.logits.Show(result.logits(0));
@@ -141,6 +142,7 @@ Result<std::unique_ptr<Session>> Session::Fork() try {
   if (other.speculator != nullptr) {
     EBB_RETURN_IF_ERROR(other.speculator->ForkFrom(*impl_->speculator));
   }
+  if (other.lookup != nullptr && impl_->lookup != nullptr) other.lookup->ForkFrom(*impl_->lookup);
   return fork;
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory to fork a session");
@@ -183,6 +185,7 @@ Status Session::TruncateTo(Position end) {
   } else {
     s.sequence->TruncateTo(end);
   }
+  if (s.lookup != nullptr) s.lookup->TruncateTo(end);
   s.logits.values.clear();
   return s.CheckUnbroken();
 }
@@ -203,6 +206,12 @@ Position Session::next_position() const { return static_cast<Position>(tokens().
 std::span<const Token> Session::tokens() const {
   const std::span<const Token> all = impl_->sequence->tokens();
   return all.first(all.size() - impl_->num_verified_ahead());
+}
+bool Session::TakesGuesses() const {
+  return impl_->speculator != nullptr || (impl_->lookup != nullptr && impl_->lookup->has_drafter());
+}
+bool Session::HasComputed(Token token) const {
+  return impl_->lookup != nullptr && impl_->lookup->HasComputed(token);
 }
 std::span<const Token> Session::drafted() const {
   return impl_->sequence->tokens().last(impl_->num_verified_ahead());

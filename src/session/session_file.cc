@@ -161,9 +161,9 @@ Status SessionFileReader::ReadHeader() {
   Header header;
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&header, 1));
   constexpr size_t kNamed = offsetof(Header, num_sections);
-  if (file_bytes_ < kNamed) return Unsupported("not a session: it is too short");
+  if (file_bytes_ < kNamed) return Unsupported("not a session file of ebb: too short");
   EBB_RETURN_IF_ERROR(ReadAt(0, bytes.first(kNamed)));
-  if (header.magic != kMagic) return Unsupported("not a session: it begins otherwise");
+  if (header.magic != kMagic) return Unsupported("not a session file of ebb");
   if (header.version != kSessionFileVersion) {
     return Unsupported(fmt::format("a session of another version: expected {}, found {}",
                                    kSessionFileVersion, header.version));

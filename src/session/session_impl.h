@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ebb/engine.h"
-#include "src/lossless/lookup_decoder.h"
+#include "src/lossless/guessing_decoder.h"
 #include "src/lossless/speculator.h"
 #include "src/sequence/engine_core.h"
 #include "src/sequence/sequence.h"
@@ -27,10 +27,10 @@ struct PendingPrompt {
 // Session::Impl holds the sequence of a session and, if it is lossless, the speculator.
 struct Session::Impl {
   std::shared_ptr<EngineCore> core;
-  std::unique_ptr<Sequence> sequence;      // whose policy, signals, ledger and rows it shows
-  std::unique_ptr<Speculator> speculator;  // of a lossless session; null: `sequence` is alone
-  std::unique_ptr<LookupDecoder> lookup;   // null: it decodes without guesses, or is lossless
-  std::string speculation_obstacle;        // see Session::speculation_obstacle()
+  std::unique_ptr<Sequence> sequence;       // whose policy, signals, ledger and rows it shows
+  std::unique_ptr<Speculator> speculator;   // of a lossless session; null: `sequence` is alone
+  std::unique_ptr<GuessingDecoder> lookup;  // null: it decodes without guesses, or is lossless
+  std::string speculation_obstacle;         // see Session::speculation_obstacle()
   ShownLogits logits;
   std::optional<PendingPrompt> prompt;
 

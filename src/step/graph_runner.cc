@@ -24,12 +24,15 @@ namespace {
 // longer would take processors from other work.
 constexpr uint32_t kPoll = 1;
 
-// Returns whether all sequences have the same number of tokens, in the sequences' order.
+// Returns whether one graph with recurrent states can compute the step: all sequences have the same
+// number of tokens, in the sequences' order, and only a sequence alone has tokens that it does not
+// take.
 bool IsUniform(const StepWork& work) {
   const int num_tokens = work.sequences.front().num_tokens();
+  if (work.sequences.size() == 1) return true;
   for (size_t i = 0; i < work.sequences.size(); ++i) {
     const SequenceStep& sequence = work.sequences[i];
-    if (sequence.num_tokens() != num_tokens ||
+    if (sequence.num_tokens() != num_tokens || sequence.num_taken() != num_tokens ||
         sequence.first_token != static_cast<int>(i) * num_tokens) {
       return false;
     }
@@ -171,8 +174,8 @@ Status GraphRunner::Run(const StepWork& work, StepCosts* costs) {
 }
 
 // Runs a step of a model with recurrent state as several: such layers take the same number of
-// tokens of each sequence. One step has all sequences with a single token; each other sequence has
-// its own.
+// tokens of each sequence, and keep states after each token for one sequence alone. One step has
+// all sequences with a single token; each other sequence has its own.
 Status GraphRunner::RunParts(const StepWork& work, StepCosts* costs) {
   impl_->logits_of_parts.clear();
   if (impl_->model.hparams.state_bytes == 0 || IsUniform(work)) {
@@ -237,6 +240,14 @@ Status GraphRunner::ComputeLogits(std::span<const float> outputs, bool one_token
   return impl_->model.CheckFilesUnchanged();
 } catch (const std::bad_alloc&) {
   return OutOfMemory("no memory for logits");
+}
+
+Result<std::span<const float>> GraphRunner::EncodeFeatures(std::span<const float> features) try {
+  EBB_ASSIGN_OR_RETURN(const std::span<const float> rows, impl_->steps->EncodeFeatures(features));
+  EBB_RETURN_IF_ERROR(impl_->model.CheckFilesUnchanged());
+  return rows;
+} catch (const std::bad_alloc&) {
+  return OutOfMemory("no memory for the rows of a head");
 }
 
 }  // namespace ebb

@@ -56,6 +56,8 @@ class GraphRunner {
   // Computes logits as StepBackend::ComputeLogits(). Errors: OutOfMemory; IoError if the model's
   // file has changed.
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time);
+  // Computes rows as StepBackend::EncodeFeatures(). Errors: those of ComputeLogits().
+  Result<std::span<const float>> EncodeFeatures(std::span<const float> features);
 
  private:
   struct Impl;

@@ -325,6 +325,9 @@ Result<CacheNodes> FindCacheNodes(llm_graph_result* built) {
       nodes.attentions.push_back(call);
     }
   }
+  for (const auto& [layer, rows] : stored) {
+    nodes.stores.push_back({.layer = layer, .k = rows.first, .v = rows.second});
+  }
   return nodes;
 }
 

@@ -47,6 +47,7 @@ struct CacheNodes {
   std::map<const ggml_tensor*, std::pair<int, char>> cache;  // tensor -> (layer, 'k' or 'v')
   std::set<const ggml_tensor*> masks, window_masks;
   std::vector<CacheAttention> attentions;  // in the order of the graph
+  std::vector<CacheAttention> stores;      // rows (`layer`, `k`, `v`) that no attention reads
 
   // Returns the layer and the kind ('k' or 'v') of a cache tensor or of a view of one; {-1, 0}: it
   // is neither.

@@ -154,9 +154,39 @@ Status CheckLibraryMetadata(const GgufFile& file, const std::string& architectur
   return CheckIgnoredKeys(file, architecture);
 }
 
+Speculation DraftSourceOf(const std::string& architecture) {
+  switch (llm_arch_from_string(architecture)) {
+    case LLM_ARCH_EAGLE3:
+      return Speculation::kEagle3;
+    case LLM_ARCH_GEMMA4_ASSISTANT:
+      return Speculation::kAssistant;
+    case LLM_ARCH_DFLASH:
+      return Speculation::kDflash;
+    default:
+      return Speculation::kModel;
+  }
+}
+
+bool HasMtpLayer(const GgufFile& file, const std::string& architecture) {
+  constexpr std::array kArchitectures = {
+      LLM_ARCH_BAILINGMOE3,    LLM_ARCH_COHERE2MOE, LLM_ARCH_DEEPSEEK2, LLM_ARCH_GLM4_MOE,
+      LLM_ARCH_HY_V3,          LLM_ARCH_MIMO2,      LLM_ARCH_QWEN35,    LLM_ARCH_QWEN35MOE,
+      LLM_ARCH_NEMOTRON_H_MOE, LLM_ARCH_QWEN3NEXT,  LLM_ARCH_STEP35};
+  if (std::ranges::find(kArchitectures, llm_arch_from_string(architecture)) ==
+      kArchitectures.end()) {
+    return false;
+  }
+  uint32_t num_layers = 0, num_mtp = 0;
+  const bool are_read =
+      file.Read(architecture + ".block_count", GgufFile::Need::kOptional, &num_layers).ok() &&
+      file.Read(architecture + ".nextn_predict_layers", GgufFile::Need::kOptional, &num_mtp).ok();
+  return are_read && num_mtp == 1 && num_layers > 1 &&
+         file.FindTensor(fmt::format("blk.{}.nextn.eh_proj.weight", num_layers - 1)) != nullptr;
+}
+
 // Loads without weights, and takes the reason of a failure from the log, because libllama only logs
 // it and returns null.
-Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
+Result<VocabModel> LoadWithoutWeights(const GgufFile& file, bool loads_mtp) {
   const LlamaErrorScope errors;
   ggml_backend_dev_t no_device = nullptr;
   llama_model_params params = llama_model_default_params();
@@ -165,6 +195,7 @@ Result<VocabModel> LoadWithoutWeights(const GgufFile& file) {
   params.load_mode = LLAMA_LOAD_MODE_NONE;
   params.lazy_mode = LLAMA_LAZY_MODE_OFF;
   params.no_alloc = true;
+  params.load_mtp = loads_mtp;
   params.progress_callback = [](float, void*) { return true; };
   VocabModel model;
   if (file.mappings().size() > 1) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "src/model/library/internals.h"
@@ -21,8 +22,17 @@ inline constexpr uint32_t kLibraryCacheRows = 256;
 // it, and metadata that it ignores. Errors: Corrupt; Unsupported.
 [[nodiscard]] Status CheckLibraryMetadata(const GgufFile& file, const std::string& architecture);
 
-// Loads a model without weights. Errors: Corrupt, with libllama's message; OutOfMemory.
-[[nodiscard]] Result<VocabModel> LoadWithoutWeights(const GgufFile& file);
+// Returns the source of guesses that a file of this architecture is as a draft model: the kind of
+// head that it holds, or Speculation::kModel.
+[[nodiscard]] Speculation DraftSourceOf(const std::string& architecture);
+
+// Returns whether the file has exactly one layer for multi-token prediction (MTP), of an
+// architecture whose graph of it libllama builds.
+[[nodiscard]] bool HasMtpLayer(const GgufFile& file, const std::string& architecture);
+
+// Loads a model without weights; `loads_mtp`: with its MTP layer. Errors: Corrupt, with libllama's
+// message; OutOfMemory.
+[[nodiscard]] Result<VocabModel> LoadWithoutWeights(const GgufFile& file, bool loads_mtp);
 
 // Returns the parameters of libllama's own contexts, for a context of the trained length. Errors:
 // InvalidArgument (the options' RoPE scaling).

@@ -47,6 +47,7 @@ ggml_tensor* Attend(const Hyperparameters& hparams, ggml_context* ctx, ggml_cgra
                         .q = pad(q),
                         .k = k,
                         .v = v,
+                        .num_kv_heads = call.num_kv_heads,
                         .k_before_rope = rope == nullptr ? nullptr : pad(rope->src[0]),
                         .sinks = call.sinks});
   if (call.value_dim == head_dim) return out;
@@ -68,8 +69,10 @@ class GraphBuilder {
     const int last = impl_.hparams.num_layers - 1;
     // Builders drop the tokens without outputs inside the last block. If a policy reads that
     // block's output, all tokens are kept and the outputs are selected at the end.
+    const bool reads_last =
+        std::ranges::find(options.hidden_layers, last) != options.hidden_layers.end();
     selects_late_ = options.num_outputs < options.num_tokens &&
-                    std::ranges::find(options.hidden_layers, last) != options.hidden_layers.end();
+                    (reads_last || (options.logits && !impl_.selects_outputs));
   }
 
   Status Build() EBB_REQUIRES(impl_.mutex) {
@@ -77,7 +80,10 @@ class GraphBuilder {
         impl_.recurrent != nullptr ? options_.num_sequences : options_.num_tokens;
     LibraryModel::Impl::Built built =
         impl_.Build(num_sequences, options_.num_tokens / num_sequences,
-                    selects_late_ ? options_.num_tokens : options_.num_outputs);
+                    selects_late_ ? options_.num_tokens : options_.num_outputs,
+                    {.keeps_states = options_.keeps_states,
+                     .has_head_rows = WantsHeadRows(),
+                     .injects = options_.injects});
     library_ = built.result.get();
     ggml_cgraph* const graph = library_->get_gf();
     if (options_.eviction_logits && model_.layers.front().alpha != nullptr) {
@@ -101,6 +107,7 @@ class GraphBuilder {
                                       .scales = &scales,
                                       .joined = &impl_.joined},
                                      ReplacementsOf(nodes), result.graph));
+    for (const CacheAttention& rows : nodes.stores) StoreRows(rows);
     ggml_tensor* const late_rows = options_.num_outputs > 0 ? KeepOutputs() : nullptr;
     result.other_context = library_->get_ctx();
     auto inputs =
@@ -115,9 +122,14 @@ class GraphBuilder {
   DecoderGraph result;
 
  private:
+  [[nodiscard]] bool WantsHeadRows() const {
+    const std::vector<int>& layers = options_.hidden_layers;
+    return std::ranges::find(layers, kHeadRows) != layers.end();
+  }
+
   Status KeepHidden(const LibraryModel::Impl::Built& built) {
     for (const int layer : options_.hidden_layers) {
-      ggml_tensor* const hidden = HiddenOf(built, layer);
+      ggml_tensor* const hidden = layer == kHeadRows ? library_->t_h_nextn : HiddenOf(built, layer);
       if (hidden == nullptr) {
         return Unsupported(fmt::format("the output of block {} has no name", layer));
       }
@@ -132,7 +144,28 @@ class GraphBuilder {
     if (options_.num_outputs == 0 && selects_late_) {
       return HiddenOf(built, impl_.hparams.num_layers - 1);
     }
-    return options_.logits ? nullptr : library_->t_embd;
+    return options_.logits || options_.injects ? nullptr : Outputs();
+  }
+
+  // Returns the input of the logits; of a head, the hidden rows that its next step reads.
+  [[nodiscard]] ggml_tensor* Outputs() const {
+    const bool is_row = IsHead(impl_.hparams) && !options_.injects;
+    return is_row ? library_->t_h_nextn : library_->t_embd;
+  }
+
+  // Stores rows that no attention of the graph reads.
+  void StoreRows(const CacheAttention& rows) {
+    const int kv_heads = impl_.hparams.kv_heads[rows.layer];
+    const auto heads = [&](ggml_tensor* all) {
+      const int64_t dim = all->ne[0] / kv_heads;
+      ggml_tensor* const view =
+          ggml_view_3d(ctx_, all, dim, kv_heads, all->ne[1], dim * sizeof(float), all->nb[1], 0);
+      const auto missing = static_cast<int>(impl_.hparams.head_dim - dim);
+      return missing == 0 ? view : ggml_pad(ctx_, view, missing, 0, 0, 0);
+    };
+    attention_.Store(
+        ctx_, result.graph,
+        {.layer = rows.layer, .k = heads(rows.k), .v = heads(rows.v), .num_kv_heads = kv_heads});
   }
 
   // Returns the output of a block; null: it has no name.
@@ -146,7 +179,7 @@ class GraphBuilder {
   ggml_tensor* KeepOutputs() {
     ggml_tensor* late_rows = nullptr;
     ggml_tensor*& output = options_.logits ? result.logits : result.outputs;
-    output = options_.logits ? library_->t_logits : library_->t_embd;
+    output = options_.logits ? library_->t_logits : Outputs();
     if (selects_late_) {
       late_rows = ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, options_.num_outputs);
       ggml_set_input(late_rows);
@@ -243,30 +276,53 @@ Result<DecoderGraph> BuildDecoderGraph(const LoadedModel& model, ggml_context* c
 
 int OutputFloats(const LoadedModel& model) { return model.library->impl().output_floats; }
 
-Result<LogitsGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
-                                     bool one_token_at_a_time) {
+// Lets `graph`, whose tensors are set, own what libllama built.
+static void KeepRows(std::unique_ptr<llm_graph_result> built, RowGraph* graph) {
+  ggml_set_output(graph->output);
+  graph->other_context = built->get_ctx();
+  graph->owner = std::shared_ptr<llm_graph_result>(std::move(built));
+}
+
+Result<RowGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx, int num_tokens,
+                                  bool one_token_at_a_time) {
   const LibraryModel::Impl& impl = model.library->impl();
-  LogitsGraph result;
+  RowGraph result;
   const MutexLock lock(impl.mutex);
   EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
     impl.mutex.AssertHeld();
-    LibraryModel::Impl::Built built = impl.Build(num_tokens, 1, num_tokens);
+    LibraryModel::Impl::Built built = impl.Build(num_tokens, 1, num_tokens, {});
     llm_graph_result* const library = built.result.get();
     ggml_tensor* const outputs = library->t_embd;
     EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, impl.FindNodes(library));
     outputs->op = GGML_OP_NONE;
     std::memset(outputs->src, 0, sizeof(outputs->src));
     ggml_set_input(outputs);
-    result.graph = ggml_new_graph_custom(ctx, kLogitsGraphMaxNodes, false);
+    result.graph = ggml_new_graph_custom(ctx, kRowGraphMaxNodes, false);
     EBB_RETURN_IF_ERROR(RewriteGraph(
         library, nodes, ctx,
         {.one_token_at_a_time = one_token_at_a_time, .scales = &impl.scales, .first = outputs}, {},
         result.graph));
-    result.outputs = outputs;
-    result.logits = library->t_logits;
-    ggml_set_output(result.logits);
-    result.other_context = library->get_ctx();
-    result.owner = std::shared_ptr<llm_graph_result>(std::move(built.result));
+    result.input = outputs;
+    result.output = library->t_logits;
+    KeepRows(std::move(built.result), &result);
+    return OkStatus();
+  }));
+  return result;
+}
+
+Result<RowGraph> BuildFeatureGraph(const LoadedModel& head, ggml_context* ctx, int num_tokens) {
+  const LibraryModel::Impl& impl = head.library->impl();
+  RowGraph result;
+  const MutexLock lock(impl.mutex);
+  EBB_RETURN_IF_ERROR(RunChecked([&]() -> Status {
+    impl.mutex.AssertHeld();
+    LibraryModel::Impl::Built built = impl.Build(1, num_tokens, num_tokens, {.encodes = true});
+    llm_graph_result* const library = built.result.get();
+    result.input = LibraryModel::Impl::HiddenInputOf(*library);
+    result.output = library->t_h_nextn;
+    result.graph = ggml_new_graph_custom(ctx, kRowGraphMaxNodes, false);
+    EBB_RETURN_IF_ERROR(RewriteGraph(library, {}, ctx, {.scales = &impl.scales}, {}, result.graph));
+    KeepRows(std::move(built.result), &result);
     return OkStatus();
   }));
   return result;

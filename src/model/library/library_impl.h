@@ -59,10 +59,15 @@ struct LibraryModel::Impl {
   int num_nodes = 0;              // of the graph of one token
   int output_floats = 0;
   bool caps_logits = false;
+  const LibraryModel* target = nullptr;  // of a head in a file of its own
+  // selects_outputs says whether libllama's graph computes logits for the wanted tokens alone.
+  bool selects_outputs = true;
   // takes_query_channels and takes_adapters say whether the graph has a place for the marks of
   // EvictionLayout::kQueryLastChannel and ::kAdapter.
   bool takes_query_channels = false, takes_adapters = false;
   WeightSizes sizes;
+  std::unique_ptr<LibraryModel> mtp;  // of the model's MTP layer; null: it was not loaded
+  std::string mtp_obstacle;           // LibraryModel's
 
   using StateTensor = LibraryInputs::StateTensor;
   struct Built {
@@ -74,11 +79,21 @@ struct LibraryModel::Impl {
     std::unique_ptr<llm_graph_result> result;
     std::map<int, ggml_tensor*> block_outputs;  // by the block's number
   };
-  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs) const
-      EBB_REQUIRES(mutex);
+  struct BuildOptions {
+    bool keeps_states = false;   // writes the states after each token. REQUIRES: one sequence
+    bool has_head_rows = false;  // computes kHeadRows of all tokens
+    bool encodes = false;        // builds the graph of a head that reads features, for these alone
+    bool injects = false;        // DecoderGraphOptions'
+  };
+  // Builds the graph of a batch.
+  [[nodiscard]] Built Build(int num_sequences, int tokens_of_each, int num_outputs,
+                            const BuildOptions& options) const EBB_REQUIRES(mutex);
+  // Returns whether the model's builder can keep the states after each token.
+  [[nodiscard]] bool CanKeepStates() const EBB_REQUIRES(mutex);
   [[nodiscard]] Result<CacheNodes> FindNodes(llm_graph_result* built) const;
-  // Replaces the state tensors in libllama's memory by tensors for `num_sequences` sequences.
-  void MakeStates(int num_sequences, Built* built) const;
+  // Replaces the state tensors in libllama's memory by tensors for `num_sequences` sequences, each
+  // with `num_slots` states.
+  void MakeStates(int num_sequences, int num_slots, Built* built) const;
   // Returns the memory context from which builders get the places of the batch's rows and states.
   [[nodiscard]] llama_memory_context_ptr MakeMemoryContext(const llama_ubatch& batch) const;
   // Returns the input of a block, which its norm in front of attention reads; null: the block has
@@ -87,7 +102,35 @@ struct LibraryModel::Impl {
   // Returns `scales` for the weights themselves and, on a device, for their copies.
   [[nodiscard]] WeightScales ScalesOf(const WeightCopies& copies) const;
   void FindStates();
+  // Makes libllama's memory, and describes the model by a graph that is never run.
   Status BuildDry();
+  // Fills `joined`. REQUIRES: the weights were placed.
+  Status JoinPlacedWeights();
+  // Checks that the graph of a head reads a token and a hidden row, and gives one.
+  [[nodiscard]] Status CheckHead(const llm_graph_result& built) const;
+  // Gives a head the tensors of its target that it reads. Errors: InvalidArgument if the head does
+  // not belong to the target.
+  [[nodiscard]] Status BindTo(const Model* target);
+  Status BindEagle3(const Model& to);
+  Status BindAssistant(const Model& to);
+  Status BindDflash(const Model& to);
+  // Checks the layers whose inputs a head reads, and sets hparams.target_blocks.
+  Status BindFeatures(const Model& to, uint32_t floats_of_layer);
+  // Gives a head its target's embeddings and output matrix where it has none.
+  Status BindTables();
+  // Checks that the graph of a DFlash head that stores rows stores those of all layers.
+  [[nodiscard]] Status CheckInjects() const EBB_REQUIRES(mutex);
+  // Returns how many floats the hidden row has that a head reads with a token, and gives.
+  [[nodiscard]] int HiddenFloats() const;
+  // Returns a cache of libllama that stands for the target's while an assistant's graph is built.
+  [[nodiscard]] llama_memory_i* MakeAssistantMemory(const llama_cparams& of_memory) const;
+  // Describes an assistant by the rows of its target that it reads. Errors: InvalidArgument if it
+  // reads other rows than the target has.
+  Status ReadAssistantShape(const CacheNodes& nodes, const llm_graph_result& built);
+  // Checks the table by which a head's tokens are those of its target. REQUIRES: weights were read.
+  [[nodiscard]] Status CheckTokenTable() const;
+  // Returns the input of a graph's hidden rows; null: it has none.
+  [[nodiscard]] static ggml_tensor* HiddenInputOf(const llm_graph_result& built);
   Status ReadShape(const CacheNodes& nodes, llm_graph_result* built);
   void ReadRopes(const CacheNodes& nodes, const llm_graph_result& built);
 };

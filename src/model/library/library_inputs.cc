@@ -49,9 +49,11 @@ bool IsInGraph(const ggml_tensor* tensor) { return tensor != nullptr && tensor->
 
 }  // namespace
 
-LibraryInputs::Batch::Batch(int num_sequences, int tokens_of_each)
+LibraryInputs::Batch::Batch(int num_sequences, int tokens_of_each, int hidden_floats,
+                            bool reads_tokens)
     : num_sequences_of_batch_(num_sequences),
       tokens_of_each_(tokens_of_each),
+      reads_tokens_(reads_tokens),
       tokens_(size_t(num_sequences) * tokens_of_each),
       positions_(tokens_.size()),
       num_sequences_(tokens_.size(), 1),
@@ -59,7 +61,8 @@ LibraryInputs::Batch::Batch(int num_sequences, int tokens_of_each)
       sequences_(tokens_.size()),
       unique_sequences_(std::min(num_sequences, LLAMA_MAX_SEQ)),
       sequences_of_tokens_(tokens_.size()),
-      outputs_(tokens_.size(), 1) {
+      outputs_(tokens_.size(), 1),
+      hidden_rows_(tokens_.size() * static_cast<size_t>(hidden_floats)) {
   std::iota(unique_sequences_.begin(), unique_sequences_.end(), 0);
   for (const llama_seq_id sequence : unique_sequences_) sequence_index_[sequence] = sequence;
   for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -76,19 +79,24 @@ llama_ubatch LibraryInputs::Batch::ubatch() {
   batch.n_seqs = static_cast<uint32_t>(num_sequences_of_batch_);
   batch.n_seqs_unq = static_cast<uint32_t>(unique_sequences_.size());
   batch.n_pos = 1;
-  batch.token = tokens_.data();
+  if (reads_tokens_) batch.token = tokens_.data();
   batch.pos = positions_.data();
   batch.n_seq_id = num_sequences_.data();
   batch.seq_id = sequences_of_tokens_.data();
   batch.seq_id_unq = unique_sequences_.data();
   batch.seq_idx = sequence_index_.data();
   batch.output = outputs_.data();
+  if (!hidden_rows_.empty()) batch.embd = hidden_rows_.data();
   return batch;
 }
 
 void LibraryInputs::Batch::Set(std::span<const Token> tokens, std::span<const Position> positions) {
   std::fill(std::ranges::copy(tokens, tokens_.begin()).out, tokens_.end(), 0);
   std::fill(std::ranges::copy(positions, positions_.begin()).out, positions_.end(), 0);
+}
+
+void LibraryInputs::Batch::SetHiddenRows(std::span<const float> rows) {
+  std::fill(std::ranges::copy(rows, hidden_rows_.begin()).out, hidden_rows_.end(), 0.0F);
 }
 
 void LibraryInputs::SetOnHost(std::span<const Token> tokens, std::span<const Position> positions,

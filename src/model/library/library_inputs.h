@@ -28,20 +28,26 @@ class LibraryInputs final : public GraphInputs {
   // other.
   class Batch {
    public:
-    Batch(int num_sequences, int tokens_of_each);
+    // `hidden_floats`: of each token's hidden row; 0: the graph reads none. `reads_tokens`: whether
+    // the graph reads tokens.
+    Batch(int num_sequences, int tokens_of_each, int hidden_floats, bool reads_tokens);
     // Returns a view of this batch. REQUIRES: the batch outlives the view.
     [[nodiscard]] llama_ubatch ubatch();
     // Sets the tokens; the remaining ones become token 0 at position 0.
     void Set(std::span<const Token> tokens, std::span<const Position> positions);
+    // Sets the hidden rows of the first tokens; the remaining ones become zeros.
+    void SetHiddenRows(std::span<const float> rows);
 
    private:
     const int num_sequences_of_batch_, tokens_of_each_;
+    const bool reads_tokens_;
     std::vector<llama_token> tokens_;
     std::vector<llama_pos> positions_;
     std::vector<int32_t> num_sequences_, sequence_index_;
     std::vector<llama_seq_id> sequences_, unique_sequences_;
     std::vector<llama_seq_id*> sequences_of_tokens_;
     std::vector<int8_t> outputs_;
+    std::vector<float> hidden_rows_;  // empty: the graph reads none
   };
 
   // Takes over a built graph. late_output_rows: an input of ebb's own that selects the outputs;
@@ -59,6 +65,7 @@ class LibraryInputs final : public GraphInputs {
 
   void Set(std::span<const Token> tokens, std::span<const Position> positions,
            std::span<const int32_t> output_rows) override;
+  void SetHiddenRows(std::span<const float> rows) override { batch_.SetHiddenRows(rows); }
   void SetStates(std::span<std::byte* const> states, std::span<std::byte> batch) override;
   void SetStates(std::span<std::byte* const> states, ggml_backend_buffer* buffer) override;
   [[nodiscard]] size_t StateBufferBytes(int num_sequences, size_t alignment) const override;

@@ -56,7 +56,7 @@ llama_memory_context_ptr LibraryModel::Impl::MakeMemoryContext(const llama_ubatc
 
 // Shows builders as many cells as there are sequences, each with the state of one sequence, and no
 // state to copy from one cell to another.
-void LibraryModel::Impl::MakeStates(int num_sequences, Built* built) const {
+void LibraryModel::Impl::MakeStates(int num_sequences, int num_slots, Built* built) const {
   if (recurrent == nullptr) return;
   recurrent->head = 0;
   recurrent->rs_z = -1;
@@ -67,34 +67,45 @@ void LibraryModel::Impl::MakeStates(int num_sequences, Built* built) const {
                  .no_alloc = true}));
   size_t offset = 0;
   for (const StatePlace& place : state_places) {
-    ggml_tensor* tensor =
-        ggml_new_tensor_2d(built->state_context.get(), place.type, place.floats, num_sequences);
+    ggml_tensor* tensor = ggml_new_tensor_2d(built->state_context.get(), place.type, place.floats,
+                                             static_cast<int64_t>(num_sequences) * num_slots);
     ggml_set_name(tensor, place.name.c_str());
     tensor->buffer = state_buffer.get();
     tensor->data = ggml_backend_buffer_get_base(state_buffer.get());
     const size_t bytes = ggml_row_size(place.type, place.floats);
-    built->states.push_back({.tensor = tensor, .offset = offset, .bytes = bytes});
+    built->states.push_back({.tensor = tensor, .offset = offset * num_slots, .bytes = bytes});
     offset += (bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
     *place.tensor = tensor;
   }
 }
 
 LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int tokens_of_each,
-                                                    int num_outputs) const {
-  Built built(LibraryInputs::Batch(num_sequences, tokens_of_each));
+                                                    int num_outputs,
+                                                    const BuildOptions& options) const {
+  const bool is_head = IsHead(hparams);
+  const bool reads_features = options.encodes || options.injects;
+  const int hidden_floats = reads_features ? static_cast<int>(model->hparams.n_embd_inp_enc())
+                            : is_head      ? HiddenFloats()
+                                           : 0;
+  Built built(LibraryInputs::Batch(num_sequences, tokens_of_each, hidden_floats, !options.injects));
   const int64_t most = max_library_nodes != 0
                            ? max_library_nodes
                            : std::max<int64_t>(2048, 32 * int64_t(model->n_tensors()));
   built.result = std::make_unique<llm_graph_result>(most);
-  MakeStates(num_sequences, &built);
+  const int num_slots = options.keeps_states ? tokens_of_each : 1;
+  MakeStates(num_sequences, num_slots, &built);
   const llama_ubatch batch = built.batch.ubatch();
   const llama_memory_context_ptr memory_context = MakeMemoryContext(batch);
   llm_graph_params params = {};
   params.arch = model->arch;
   params.hparams = model->hparams;
   params.cparams = cparams;
+  params.cparams.n_rs_seq = static_cast<uint32_t>(num_slots - 1);
+  params.cparams.embeddings_nextn = is_head || options.has_head_rows;
   params.ubatch = batch;
-  params.gtype = LLM_GRAPH_TYPE_DEFAULT;
+  params.gtype = options.encodes                             ? LLM_GRAPH_TYPE_ENCODER
+                 : hparams.draft_source == Speculation::kMtp ? LLM_GRAPH_TYPE_DECODER_MTP
+                                                             : LLM_GRAPH_TYPE_DEFAULT;
   params.cvec = &control_vector;
   params.loras = &loras;
   params.mctx = memory_context.get();
@@ -114,7 +125,7 @@ LibraryModel::Impl::Built LibraryModel::Impl::Build(int num_sequences, int token
   // Uses the input of a block as the output of the block before, since models name that output
   // differently.
   const std::vector<ggml_tensor*>& inputs = built.result->t_layer_inp;
-  for (int layer = 1; layer < static_cast<int>(inputs.size()); ++layer) {
+  for (int layer = 0; layer < static_cast<int>(inputs.size()); ++layer) {
     if (inputs[layer] != nullptr) built.block_outputs[layer - 1] = inputs[layer];
   }
   return built;
@@ -281,18 +292,45 @@ void LibraryModel::Impl::FindStates() {
   }
 }
 
+// Asks only builders that are known to write several states, since others stop the program at the
+// shape of the state tensors; of these, counts what the graph writes to the tensors.
+bool LibraryModel::Impl::CanKeepStates() const {
+  constexpr std::array kOthers = {
+#ifdef EBB_LLAMA_IS_PATCHED
+      LLM_ARCH_JAMBA,     LLM_ARCH_PLAMO2,    LLM_ARCH_KIMI_LINEAR,
+#endif  // EBB_LLAMA_IS_PATCHED
+      LLM_ARCH_QWEN3NEXT, LLM_ARCH_FALCON_H1, LLM_ARCH_GRANITE_HYBRID};
+  if (!llm_arch_supports_rs_rollback(model->arch) &&
+      std::ranges::find(kOthers, model->arch) == kOthers.end()) {
+    return false;
+  }
+  constexpr int kTokens = 3;
+  const Built built = Build(1, kTokens, 1, {.keeps_states = true});
+  ggml_cgraph* const graph = built.result->get_gf();
+  return std::ranges::all_of(built.states, [&](const StateTensor& state) {
+    size_t written = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+      const ggml_tensor* const node = ggml_graph_node(graph, i);
+      if (node->op == GGML_OP_CPY && node->view_src == state.tensor) written += ggml_nbytes(node);
+    }
+    return written == kTokens * state.bytes;
+  });
+}
+
 Status LibraryModel::Impl::BuildDry() {
-  if (!model->hparams.causal_attn || llama_model_has_encoder(model)) {
+  const bool encodes = llama_model_has_encoder(model) && !IsHead(hparams);
+  if (!model->hparams.causal_attn || encodes) {
     return Unsupported("it does not generate text token by token");
   }
   llama_cparams for_memory = cparams;
   for_memory.n_ctx = for_memory.n_ctx_seq = kLibraryCacheRows;
-  memory.reset(model->create_memory({.type_k = GGML_TYPE_F16,
-                                     .type_v = GGML_TYPE_F16,
-                                     .swa_full = true,
-                                     .ctx_type = LLAMA_CONTEXT_TYPE_DEFAULT,
-                                     .mem_other = nullptr},
-                                    for_memory));
+  memory.reset(hparams.has_cache ? model->create_memory({.type_k = GGML_TYPE_F16,
+                                                         .type_v = GGML_TYPE_F16,
+                                                         .swa_full = true,
+                                                         .ctx_type = cparams.ctx_type,
+                                                         .mem_other = nullptr},
+                                                        for_memory)
+                                 : MakeAssistantMemory(for_memory));
   EBB_RETURN_IF_ERROR(CheckMemory(memory.get()));
   FindStates();
   for (const auto& [name, tensor] : model->tensors_by_name) weights.insert(tensor);
@@ -300,20 +338,36 @@ Status LibraryModel::Impl::BuildDry() {
   // Builders may compute several tokens differently from one, so the products are taken from a
   // graph of several.
   constexpr int kSeveral = 8;
-  products = FindProducts(Build(1, kSeveral, 1).result->get_gf(), weights);
-  Built built = Build(1, 1, 1);
+  products = FindProducts(Build(1, kSeveral, 1, {}).result->get_gf(), weights);
+  Built built = Build(1, 1, 1, {});
   if (!built.states.empty()) {
     const StateTensor& last = built.states.back();
     hparams.state_bytes =
         (last.offset + last.bytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+    for (const StateTensor& state : built.states) {
+      hparams.state_parts.push_back({.offset = state.offset, .bytes = state.bytes});
+    }
+    hparams.keeps_states = CanKeepStates();
   }
   llm_graph_result* const result = built.result.get();
   EBB_ASSIGN_OR_RETURN(const CacheNodes nodes, FindNodes(result));
   if (result->t_logits == nullptr) return Unsupported("it computes no logits");
+  if (hparams.draft_source == Speculation::kDflash) {
+    EBB_RETURN_IF_ERROR(CheckInjects());
+  } else if (IsHead(hparams)) {
+    EBB_RETURN_IF_ERROR(CheckHead(*result));
+  }
+  selects_outputs = std::ranges::any_of(result->inputs, [](const auto& input) {
+    return dynamic_cast<const llm_graph_input_out_ids*>(input.get()) != nullptr;
+  });
   EBB_RETURN_IF_ERROR(CheckRopes(result->get_gf()));
   EBB_RETURN_IF_ERROR(CheckWeightTypes(result->get_gf(), weights));
-  EBB_RETURN_IF_ERROR(ReadShape(nodes, result));
-  ReadRopes(nodes, *result);
+  if (hparams.has_cache) {
+    EBB_RETURN_IF_ERROR(ReadShape(nodes, result));
+    ReadRopes(nodes, *result);
+  } else {
+    EBB_RETURN_IF_ERROR(ReadAssistantShape(nodes, *result));
+  }
   num_nodes = ggml_graph_n_nodes(result->get_gf());
   groups = FindWeightGroups(result->get_gf(), weights);
   for (int i = 0; i < num_nodes; ++i) {
@@ -327,8 +381,10 @@ Status LibraryModel::Impl::BuildDry() {
   // every block has attention.
   const bool all_blocks_attend =
       static_cast<uint32_t>(hparams.num_layers) == model->hparams.n_layer();
-  hparams.has_hidden_states =
-      all_blocks_attend && built.block_outputs.size() + 1 >= model->hparams.n_layer();
+  hparams.has_hidden_states = all_blocks_attend;
+  for (int i = 0; i + 1 < hparams.num_layers; ++i) {
+    hparams.has_hidden_states = hparams.has_hidden_states && built.block_outputs.contains(i);
+  }
   takes_adapters = all_blocks_attend;
   for (int i = 0; takes_adapters && i < hparams.num_layers; ++i) {
     takes_adapters = InputOf(i, result->get_gf()) != nullptr;
@@ -384,17 +440,38 @@ Result<std::unique_ptr<LibraryModel>> LibraryModel::Open(const GgufFile& file,
   }
   EBB_RETURN_IF_ERROR(CheckLibraryMetadata(file, architecture));
   EBB_RETURN_IF_ERROR(CheckTokenizer(file));
+  const bool loads_mtp =
+      options.loads_mtp && !options.for_device && HasMtpLayer(file, architecture);
   auto impl = std::make_unique<Impl>();
   EBB_RETURN_IF_ERROR(in_family(RunChecked([&]() -> Status {
-    EBB_ASSIGN_OR_RETURN(impl->owned, LoadWithoutWeights(file));
+    impl->hparams.draft_source = DraftSourceOf(architecture);
+    // libllama counts the layers of an assistant as layers for multi-token prediction.
+    const bool is_assistant = impl->hparams.draft_source == Speculation::kAssistant;
+    EBB_ASSIGN_OR_RETURN(impl->owned, LoadWithoutWeights(file, loads_mtp || is_assistant));
     impl->model = impl->owned.get();
     EBB_RETURN_IF_ERROR(CheckAddedTokens(*impl->model));
+    if (IsHead(impl->hparams)) EBB_RETURN_IF_ERROR(impl->BindTo(options.target.get()));
     EBB_ASSIGN_OR_RETURN(impl->cparams, ContextParams(*impl->model, options));
     EBB_RETURN_IF_ERROR(impl->BuildDry());
     return CheckSoftCaps(file, architecture, impl->hparams.attention_soft_cap != 0,
                          impl->caps_logits);
   })));
-  return std::unique_ptr<LibraryModel>(new LibraryModel(std::move(impl)));
+  std::unique_ptr<LibraryModel> model(new LibraryModel(std::move(impl)));
+  if (!loads_mtp) {
+    model->impl_->mtp_obstacle = !options.loads_mtp ? "the model was loaded without its MTP layer"
+                                 : options.for_device
+                                     ? "an accelerator does not run MTP layers"
+                                     : "the file has no MTP layer that ebb can run";
+    return model;
+  }
+  const Status opened = RunChecked([&] { return model->OpenMtp(); });
+  if (opened.ok()) return model;
+  ModelOptions without_mtp = options;
+  without_mtp.loads_mtp = false;
+  model.reset();
+  EBB_ASSIGN_OR_RETURN(model, Open(file, without_mtp));
+  model->impl_->mtp_obstacle = opened.message();
+  return model;
 }
 
 const Hyperparameters& LibraryModel::hparams() const { return impl_->hparams; }
@@ -441,16 +518,26 @@ Status LibraryModel::CheckTakesMarks(EvictionLayout layout) const {
 Status LibraryModel::LoadWeights(const GgufFile& file, WeightMode mode, bool for_device,
                                  WeightBuffers* buffers) {
   return RunChecked([&]() -> Status {
-    EBB_ASSIGN_OR_RETURN(impl_->sizes, PlaceLibraryWeights(file, mode, for_device, impl_->groups,
-                                                           impl_->model, buffers));
-    impl_->joined_context.reset(
-        ggml_init({.mem_size = impl_->model->n_tensors() * ggml_tensor_overhead(),
-                   .mem_buffer = nullptr,
-                   .no_alloc = true}));
-    if (impl_->joined_context == nullptr) return OutOfMemory("no memory for joined weights");
-    impl_->joined = JoinWeights(impl_->groups, impl_->joined_context.get());
-    return OkStatus();
+    WeightGroups groups = impl_->groups;
+    if (impl_->mtp != nullptr) {
+      const WeightGroups& of_mtp = impl_->mtp->impl_->groups;
+      groups.insert(groups.end(), of_mtp.begin(), of_mtp.end());
+    }
+    EBB_ASSIGN_OR_RETURN(
+        impl_->sizes, PlaceLibraryWeights(file, mode, for_device, groups, impl_->model, buffers));
+    EBB_RETURN_IF_ERROR(impl_->JoinPlacedWeights());
+    if (mode != WeightMode::kUnread) EBB_RETURN_IF_ERROR(impl_->CheckTokenTable());
+    return impl_->mtp == nullptr ? OkStatus() : impl_->mtp->impl_->JoinPlacedWeights();
   });
+}
+
+Status LibraryModel::Impl::JoinPlacedWeights() {
+  joined_context.reset(ggml_init({.mem_size = model->n_tensors() * ggml_tensor_overhead(),
+                                  .mem_buffer = nullptr,
+                                  .no_alloc = true}));
+  if (joined_context == nullptr) return OutOfMemory("no memory for joined weights");
+  joined = JoinWeights(groups, joined_context.get());
+  return OkStatus();
 }
 
 }  // namespace ebb

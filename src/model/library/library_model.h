@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ namespace ebb {
 class LibraryModel {
  public:
   // Reads the metadata of a file and builds a graph of one token without weights. Errors: Corrupt;
-  // Unsupported, which names the architecture and the missing part; InvalidArgument (options).
+  // Unsupported, which names the architecture and the missing part; InvalidArgument (options, a
+  // head that does not belong to its target).
   // REQUIRES: the file outlives the call; LoadWeights() gets the same file.
   static Result<std::unique_ptr<LibraryModel>> Open(const GgufFile& file,
                                                     const ModelOptions& options);
@@ -50,6 +52,12 @@ class LibraryModel {
   // outlives this object.
   [[nodiscard]] VocabModel TakeModel();
 
+  // Moves the model's MTP layer out of this object: a view of the same libllama model, whose graphs
+  // are those of the layer. REQUIRES: this object and its libllama model outlive it; LoadWeights()
+  // was called, which places its weights too. Null: it was not loaded; mtp_obstacle() says why.
+  [[nodiscard]] std::unique_ptr<LibraryModel> TakeMtp();
+  [[nodiscard]] const std::string& mtp_obstacle() const;
+
   // Gives every weight its memory: in the mapped file, packed for the CPU's kernels, or copied to
   // huge pages. for_device: weights stay in the mapped file, from which a device's copies are made.
   // Errors: those of PlaceLibraryWeights().
@@ -62,6 +70,9 @@ class LibraryModel {
   [[nodiscard]] uint64_t expert_bytes() const;
   [[nodiscard]] double expert_share() const;
 
+  // Checks that graphs give these hidden rows of blocks, [embed_dim] for each token; they may be
+  // kEmbeddedRows and kHeadRows. Errors: Unsupported.
+  [[nodiscard]] Status CheckGivesRows(std::span<const int> blocks) const;
   // Checks that the graph has a place for this layout of eviction marks. Errors: Unsupported.
   [[nodiscard]] Status CheckTakesMarks(EvictionLayout layout) const;
 
@@ -70,6 +81,8 @@ class LibraryModel {
   [[nodiscard]] const Impl& impl() const { return *impl_; }
 
  private:
+  // Opens the MTP layer of a libllama model that was loaded with it. Errors: Unsupported; Corrupt.
+  Status OpenMtp();
   explicit LibraryModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -61,8 +61,9 @@ Result<Placement> Plan(const GgufFile& file, WeightMode mode, bool fits_memory,
     const bool widens = WidensTo32Bits(mode, tensor->type);
     if (widens) WidenTensor(tensor);
     if (widens || !fits_memory || ggml_backend_buft_is_host(layout)) layout = plain;
-    const bool is_lookup =
-        (tensor == model.tok_embd && tensor != model.output) || tensor == model.per_layer_tok_embd;
+    // model.tok_embd may be that of a head's target.
+    const bool is_table = name == "token_embd.weight" && tensor != model.output;
+    const bool is_lookup = is_table || tensor == model.per_layer_tok_embd;
     const bool is_matrix = tensor->ne[1] > 1 && !is_lookup;
     const bool is_copied = widens || layout != plain || (copies && is_matrix);
     std::vector<Placed>& group = is_copied   ? placement.copied[layout]
@@ -161,7 +162,11 @@ JoinedWeights JoinWeights(const WeightGroups& groups, ggml_context* ctx) {
   };
   for (std::vector<ggml_tensor*> group : groups) {
     std::erase_if(group, [](const ggml_tensor* weight) {
-      return weight->buffer == nullptr || weight->view_src != nullptr || weight->ne[2] != 1;
+      // ggml multiplies floats by other kernels unless there is a multiple of 4 rows. A joined
+      // weight would then round otherwise than its parts, which steps of several tokens multiply.
+      const bool rounds_alike = ggml_is_quantized(weight->type) || weight->ne[1] % 4 == 0;
+      return weight->buffer == nullptr || weight->view_src != nullptr || weight->ne[2] != 1 ||
+             !rounds_alike;
     });
     std::ranges::sort(group, std::less<>(), &ggml_tensor::data);
     for (auto begin = group.begin(); begin != group.end();) {

@@ -26,14 +26,22 @@ struct LoadedModel;
 // the options have another number.
 inline constexpr int kMaxAttentionNodesPerLayer = 24;
 
+// DecoderGraphOptions::hidden_layers may have these in place of a block. kHeadRows asks for the
+// hidden rows that an MTP layer or another head reads together with the next token: those behind
+// the last block or, in the graph of a head, its own. kEmbeddedRows asks for the input of the first
+// block. REQUIRES: LibraryModel::CheckGivesRows(), which opening a head calls for its target.
+inline constexpr int kHeadRows = -2;
+inline constexpr int kEmbeddedRows = -1;
+
 // AttentionCall describes one attention. Tensors are F32; all but `sinks` may be strided views with
 // contiguous rows.
 struct AttentionCall {
   int layer = 0;             // whose rows are read
   ggml_tensor* q = nullptr;  // [head_dim, num_q_heads, T], after RoPE
-  // k and v are the layer's new rows, [head_dim, kv heads of the layer, T], k after RoPE. Null: an
-  // earlier attention has stored this layer's rows.
+  // k and v are the layer's new rows, [head_dim, num_kv_heads, T], k after RoPE. Null: an earlier
+  // attention has stored this layer's rows, or the model has no cache of its own.
   ggml_tensor *k = nullptr, *v = nullptr;
+  int num_kv_heads = 0;                  // of the layer
   ggml_tensor* k_before_rope = nullptr;  // as k; null unless DecoderGraphOptions asked for it
   ggml_tensor* sinks = nullptr;          // [num_q_heads]: a logit without a row; null: none
 };
@@ -44,6 +52,10 @@ class AttentionBuilder {
   // Adds the nodes of an attention to `graph` and returns its output, [head_dim * num_q_heads, T],
   // F32. Called in the order of ModelShape::layers_read.
   virtual ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) = 0;
+  // Adds the nodes that store the rows of a layer, for DecoderGraphOptions::injects. The call has
+  // no queries.
+  virtual void Store(ggml_context* /*ctx*/, ggml_cgraph* /*graph*/, const AttentionCall& /*call*/) {
+  }
 };
 
 struct DecoderGraphOptions {
@@ -56,11 +68,17 @@ struct DecoderGraphOptions {
   std::vector<int> hidden_layers;  // blocks whose output is kept, [embed_dim, T] each
   bool keys_before_rope = false;
   bool eviction_logits = false;  // of a model that marks rows
-  // Selects whether the graph computes logits; if not, it outputs the input of LogitsGraph.
+  // Selects whether the graph computes logits; if not, it outputs the input of BuildLogitsGraph().
   bool logits = true;
   // Multiplies token by token, each with the arithmetic of T = 1, so that results do not depend on
   // T.
   bool one_token_at_a_time = false;
+  // Keeps the recurrent state after each of the tokens: the graph has one sequence, whose memory is
+  // that of RecurrentState::BeginAhead(). REQUIRES: hparams.keeps_states.
+  bool keeps_states = false;
+  // Builds, of a DFlash head, a graph that reads features instead of tokens, and only stores the
+  // rows of its layers.
+  bool injects = false;
   // Makes the rows that are looked up by token (embeddings) inputs, which the host sets: for a
   // device.
   bool takes_embeddings = false;
@@ -77,6 +95,10 @@ class GraphInputs {
   // and output rows as the graph has. The remaining inputs become zeros.
   virtual void Set(std::span<const Token> tokens, std::span<const Position> positions,
                    std::span<const int32_t> output_rows) = 0;
+  // Sets the hidden rows that the graph of a head reads at the next Set(), [embed_dim] for each
+  // token: the token's own is that of the token before it. With DecoderGraphOptions::injects, sets
+  // the features of each token.
+  virtual void SetHiddenRows(std::span<const float> /*rows*/) {}
   // Sets the memory of the recurrent states, in the order of the sequences; the graph reads and
   // writes it. For several sequences, `batch` must have room for all of their states.
   virtual void SetStates(std::span<std::byte* const> /*states*/, std::span<std::byte> /*batch*/) {}
@@ -93,8 +115,9 @@ class GraphInputs {
 
 struct DecoderGraph {
   ggml_cgraph* graph = nullptr;
-  ggml_tensor* logits = nullptr;     // F32 [vocab_size, num_outputs]; null: none are wanted
-  ggml_tensor* outputs = nullptr;    // F32 [embed_dim, num_outputs]; null unless instead of logits
+  ggml_tensor* logits = nullptr;  // F32 [vocab_size, num_outputs]; null: none are wanted
+  // outputs replaces logits: F32 [embed_dim, num_outputs]; of a head, a row for each token.
+  ggml_tensor* outputs = nullptr;
   std::vector<ggml_tensor*> hidden;  // as asked, marked as outputs
   // Holds, by layer, the inputs of the eviction logits (c in eviction_marks.h), if asked for: a
   // number for each of the layer's kv heads and T tokens, marked as an output.
@@ -113,20 +136,25 @@ struct DecoderGraph {
 [[nodiscard]] int DecoderGraphMaxNodes(const LoadedModel& model,
                                        int attention_nodes_per_layer = kMaxAttentionNodesPerLayer);
 
-// LogitsGraph computes the logits of some tokens from the outputs of a decoder's graph.
-struct LogitsGraph {
+// RowGraph computes a row for each of some tokens from another row.
+struct RowGraph {
   ggml_cgraph* graph = nullptr;
-  ggml_tensor* outputs = nullptr;         // F32 [OutputFloats(), T], input
-  ggml_tensor* logits = nullptr;          // F32 [vocab_size, T]
+  ggml_tensor* input = nullptr;           // F32 [floats, T]
+  ggml_tensor* output = nullptr;          // F32 [floats, T]
   ggml_context* other_context = nullptr;  // as in DecoderGraph
   std::shared_ptr<void> owner;            // of other_context
 };
 
-// Builds a LogitsGraph. Its logits are bit for bit those of a decoder's graph with as many tokens;
-// with one_token_at_a_time, with any number.
-[[nodiscard]] Result<LogitsGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
-                                                   int num_tokens, bool one_token_at_a_time);
-inline constexpr int kLogitsGraphMaxNodes = 64;
+// Builds a graph of logits from the outputs of a decoder's graph, [OutputFloats()] for each token.
+// Its logits are bit for bit those of a decoder's graph with as many tokens; with
+// one_token_at_a_time, with any number.
+[[nodiscard]] Result<RowGraph> BuildLogitsGraph(const LoadedModel& model, ggml_context* ctx,
+                                                int num_tokens, bool one_token_at_a_time);
+// Builds a graph of the rows that a head reads, from the features of tokens, which are the outputs
+// of Hyperparameters::target_blocks one behind the other. REQUIRES: the head reads features.
+[[nodiscard]] Result<RowGraph> BuildFeatureGraph(const LoadedModel& head, ggml_context* ctx,
+                                                 int num_tokens);
+inline constexpr int kRowGraphMaxNodes = 64;
 // Returns how many floats a decoder's graph outputs per token for BuildLogitsGraph().
 [[nodiscard]] int OutputFloats(const LoadedModel& model);
 

@@ -110,6 +110,12 @@ Result<GgufFile::ContextPtr> GgufFile::ParseContext(const MappedFile& mapping,
                                                     const std::string& name) {
   const LlamaErrorScope errors;
   const std::span<const std::byte> bytes = mapping.bytes();
+  constexpr std::string_view kMagic = "GGUF";
+  if (bytes.size() < kMagic.size() ||
+      std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+    return Corrupt(
+        fmt::format("{}: expected a GGUF file; this one does not begin with \"{}\"", name, kMagic));
+  }
   ContextPtr context(
       gguf_init_from_buffer(bytes.data(), bytes.size(), {.no_alloc = true, .ctx = nullptr}));
   if (context != nullptr) return context;

@@ -11,9 +11,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ebb/lossless.h"
 #include "ebb/model.h"
 #include "ebb/status.h"
 #include "ebb/types.h"
+#include "src/base/state_slots.h"
 
 struct ggml_context;
 struct ggml_tensor;
@@ -51,11 +53,27 @@ struct Hyperparameters {
   bool has_short_rope_factors = false;  // of LongRoPE, for texts up to the original context
   float rope_base_in_windows = 0;       // of layers with a window, whose frequencies are not scaled
   size_t state_bytes = 0;  // of the recurrent state of a sequence; 0: the model has none
+  std::vector<StatePart> state_parts;
+  // keeps_states is true if the graph can write the states after each of its tokens.
+  bool keeps_states = false;
   // can_rotate_keys is true if the engine can re-rotate keys to other positions. The next two are
   // true if the graph provides keys before RoPE and outputs of blocks, which some policies read.
   bool can_rotate_keys = true;
   bool has_keys_before_rope = true;
   bool has_hidden_states = true;
+  // draft_source is the source of guesses that the model is as a draft model: kModel for a whole
+  // model, else the kind of head, whose steps read hidden rows too (SequenceStep::hidden_rows).
+  Speculation draft_source = Speculation::kModel;
+  // target_blocks lists the blocks of the target whose outputs are the features of a token that the
+  // head reads (BuildFeatureGraph(), DecoderGraphOptions::injects); empty: the head reads kHeadRows
+  // of its target.
+  std::vector<int> target_blocks;
+  // has_cache is false for a head whose attentions read the cache of its target; kv_heads, windows
+  // and the other members that describe rows are then those of the target.
+  bool has_cache = true;
+  // A DFlash head computes its guesses in one step of a block: the last token, then masks.
+  int block_tokens = 0;
+  Token mask_token = 0;
   // eviction_layout and the next members describe the eviction marks of a model that marks rows:
   // see eviction_marks.h.
   EvictionLayout eviction_layout = EvictionLayout::kNone;
@@ -86,6 +104,13 @@ inline constexpr ggml_tensor* LayerWeights::*kLayerWeights[] = {
 static_assert(sizeof(LayerWeights) ==
               sizeof(kLayerWeights) / sizeof(kLayerWeights[0]) * sizeof(ggml_tensor*));
 
+// Returns whether the model is a head: a layer or more that guesses for another model.
+inline bool IsHead(const Hyperparameters& hparams) {
+  return hparams.draft_source != Speculation::kModel;
+}
+// Returns the hidden rows of the target that a head reads, for SignalNeeds::hidden_layers.
+[[nodiscard]] std::vector<int> RowsReadBy(const Hyperparameters& head);
+
 class LibraryModel;    // src/model/library/library_model.h
 class ModelChat;       // src/model/chat/chat.h
 class TokenOrder;      // src/model/sampling/token_order.h
@@ -93,6 +118,12 @@ struct WeightBuffers;  // src/model/loaded/weights.h
 struct LlamaModelDeleter {
   void operator()(llama_model* model) const;
 };
+
+struct LoadedModel;
+// Returns whether the graph has products of computed matrices, whose bits depend on how many tokens
+// a step has. Products of weights can be computed token by token instead
+// (DecoderGraphOptions::one_token_at_a_time).
+[[nodiscard]] bool MultipliesComputedMatrices(const LoadedModel& model);
 
 struct LoadedModel {
   std::string family_name;   // general.architecture
@@ -114,7 +145,7 @@ struct LoadedModel {
   std::vector<LayerWeights> layers;
 
   std::unique_ptr<WeightBuffers> buffers;
-  std::unique_ptr<llama_model, LlamaModelDeleter> vocab_model;  // with the tokenizer and template
+  std::shared_ptr<llama_model> vocab_model;  // with the tokenizer and template
 
   std::shared_ptr<LibraryModel> library;  // builds the graphs
   // Maps the weights that `library` builds graphs with to their copies on a device; empty: graphs
@@ -122,7 +153,13 @@ struct LoadedModel {
   std::unordered_map<const ggml_tensor*, ggml_tensor*> library_copies;
 
   std::unique_ptr<ModelChat> chat;  // the template of vocab_model
-  size_t longest_token_bytes = 1;   // of the vocabulary
+  // Holds the MTP layer as a model of its own, whose rows, graphs and sessions are those of any
+  // model, except that a step reads hidden rows too (SequenceStep::hidden_rows). It has no weights
+  // of its own and no chat. Null: there is none, for the reason that mtp_obstacle gives.
+  std::unique_ptr<const Model> mtp;
+  std::string mtp_obstacle;
+  std::shared_ptr<const Model> target;  // ModelOptions::target, if the file holds a head
+  size_t longest_token_bytes = 1;       // of the vocabulary
   // token_order is made by the first call of TokenOrder::Of(), which returns it; token_order_once
   // guards that call.
   mutable std::once_flag token_order_once;

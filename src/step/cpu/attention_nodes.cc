@@ -33,11 +33,14 @@ float* HeadOf(const ggml_tensor* t, int token, int head) {
 }  // namespace
 
 bool GoesInTiles(const SequenceStep& sequence, bool one_token_at_a_time) {
+  if (sequence.ahead != nullptr) return false;  // guesses have the bits of decode steps
+  if (sequence.injects || sequence.sees_whole_step) return false;
   return (sequence.chunk_tokens > kMaxFoldTokens || sequence.has_expiring_rows) &&
          !one_token_at_a_time;
 }
 
 AttentionPath AttentionPath::Of(const StepWork& work) {
+  if (work.sequences.front().injects) return {};
   AttentionPath path = {.stores_in_fold = true};
   for (const SequenceStep& sequence : work.sequences) {
     if (sequence.in_tiles) {
@@ -61,13 +64,10 @@ AttentionOp::~AttentionOp() = default;
 ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) {
   ggml_tensor *const q = call.q, *const k = call.k, *const v = call.v;
   ggml_tensor* const k_before_rope = call.k_before_rope;
-  const int kv_heads = k != nullptr
-                           ? static_cast<int>(k->ne[1])
-                           : std::ranges::find(layers_, call.layer, &Layer::index)->kv_heads;
   Layer& layer = layers_.emplace_back(Layer{.op = this,
                                             .attention = static_cast<int>(layers_.size()),
                                             .index = call.layer,
-                                            .kv_heads = kv_heads,
+                                            .kv_heads = call.num_kv_heads,
                                             .q = q,
                                             .k = k,
                                             .v = v,
@@ -110,6 +110,19 @@ ggml_tensor* AttentionOp::Attend(ggml_context* ctx, ggml_cgraph* graph, const At
   }
   ggml_build_forward_expand(graph, last);
   return layer.out;
+}
+
+void AttentionOp::Store(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) {
+  Layer& layer = layers_.emplace_back(Layer{.op = this,
+                                            .attention = static_cast<int>(layers_.size()),
+                                            .index = call.layer,
+                                            .kv_heads = call.num_kv_heads,
+                                            .k = call.k,
+                                            .v = call.v});
+  std::array<ggml_tensor*, 2> rows = {call.k, call.v};
+  ggml_build_forward_expand(
+      graph, ggml_custom_4d(ctx, GGML_TYPE_F32, 1, 1, 1, 1, rows.data(),
+                            static_cast<int>(rows.size()), StoreNode, GGML_N_TASKS_MAX, &layer));
 }
 
 const float* AttentionOp::Layer::Sinks() const {
@@ -235,7 +248,7 @@ void AttentionOp::StoreNode(ggml_tensor*, int part, int num_parts, void* userdat
       for (int h = 0; h < layer.kv_heads; ++h) {
         if (unit++ % num_parts == part) op.StoreToken(layer, sequence, token, h);
       }
-      if (part == 0) op.CopySignals(layer, sequence, token);
+      if (part == 0 && layer.q != nullptr) op.CopySignals(layer, sequence, token);
     }
   }
   if (op.path_.has_tiles) op.DecompressRows(layer, part, num_parts);
@@ -264,7 +277,8 @@ void AttentionOp::PlanToken(const Layer::Fold& fold, const SequenceStep& sequenc
   AttentionScratch::FoldScratch& s = ScratchOf(fold);
   const Layer& layer = *fold.layer;
   const int kv_heads = layer.kv_heads;
-  const size_t hidden = sequence.first_token + sequence.num_tokens() - 1 - token;
+  const size_t hidden =
+      sequence.sees_whole_step ? 0 : sequence.first_token + sequence.num_tokens() - 1 - token;
   RowsView* rows = s.rows.data() + fold.FirstRow(token, kv_heads);
   for (int h = 0; h < kv_heads; ++h) {
     rows[h] = sequence.cache->views().View(layer.index, h);

@@ -42,7 +42,7 @@ inline constexpr int kMaxFoldTokens = 12;
 // AttentionPath selects the attention nodes that a step needs.
 struct AttentionPath {
   bool stores_in_fold = false;  // each sequence has one token, which reads all rows
-  int num_folds = 0;            // folds per layer; 0: all tokens go in tiles
+  int num_folds = 0;  // folds per layer; 0: all tokens go in tiles, or rows are only stored
   bool has_tiles = false;
   bool tiles_have_mass = false;
   bool selects = false;  // a folded sequence has a selector
@@ -113,14 +113,14 @@ class AttentionOp final : public AttentionBuilder {
   ~AttentionOp() override;
 
   ggml_tensor* Attend(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override;
+  void Store(ggml_context* ctx, ggml_cgraph* graph, const AttentionCall& call) override;
   // Sets the step to run next. REQUIRES: it fits the graph's shape, whose tensors have memory; both
   // outlive the run.
   void SetWork(const StepWork* work, const StagedSequences* staged);
   static constexpr int kMostFolds = 8;
 
  private:
-  // Layer is one attention of the graph. If `k` is null, the layer's rows were stored by an earlier
-  // attention, which shares them.
+  // Layer is one attention of the graph. If `k` is null, it stores no rows (AttentionCall).
   struct Layer {
     AttentionOp* op = nullptr;
     int attention = 0;  // number of the attention in graph order

@@ -16,7 +16,7 @@ namespace {
 
 // kMaxGraphsOfOne bounds the kept graphs of steps of one sequence, about 1 MB each: one to decode,
 // and others to verify guesses or to read a prompt.
-constexpr size_t kMaxGraphsOfOne = 6;
+constexpr size_t kMaxGraphsOfOne = 9;
 // kMaxGraphsOfSeveral bounds the kept graphs of steps of several sequences. There are more of them,
 // because batches change their size with every step.
 constexpr size_t kMaxGraphsOfSeveral = 16;
@@ -88,7 +88,9 @@ CpuStep::GraphShape CpuStep::ShapeOf(const StepWork& work) const {
                    .keys_before_rope = needs.keys_before_rope,
                    .eviction_logits = needs.eviction_logits,
                    .logits = !work.deferred_logits,
-                   .one_token_at_a_time = work.one_token_at_a_time && work.tokens.size() > 1};
+                   .one_token_at_a_time = work.one_token_at_a_time && work.tokens.size() > 1,
+                   .keeps_states = has_state && KeepsStates(work.sequences.front()),
+                   .injects = work.sequences.front().injects};
   return shape;
 }
 
@@ -201,9 +203,12 @@ void CpuStep::CopyHidden(const SequenceStep& sequence, const StepGraph& graph,
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto at = std::find(layers.begin(), layers.end(), wanted[i]) - layers.begin();
     const ggml_tensor* hidden = graph.graph.hidden[at];
-    std::memcpy(signals->Hidden(i),
+    // Some heads give the row of the step's last token alone.
+    const int num_rows = std::min(sequence.num_tokens(), static_cast<int>(hidden->ne[1]));
+    const int skipped = sequence.num_tokens() - num_rows;
+    std::memcpy(signals->Hidden(i) + skipped * hidden->ne[0],
                 static_cast<const char*>(hidden->data) + sequence.first_token * hidden->nb[1],
-                sequence.num_tokens() * hidden->nb[1]);
+                num_rows * hidden->nb[1]);
   }
 }
 
@@ -242,14 +247,23 @@ void CpuStep::ReserveStates(const StepWork& work) {
     state_batch_ = std::move(larger);
     state_batch_bytes_ = needed;
   }
-  for (const SequenceStep& sequence : work.sequences) sequence.state->Reserve();
+  for (const SequenceStep& sequence : work.sequences) {
+    if (KeepsStates(sequence)) {
+      sequence.state->ReserveAhead(sequence.tokens.size());
+    } else {
+      sequence.state->Reserve();
+    }
+  }
   states_.reserve(num_sequences);
 }
 
 void CpuStep::SetStates(const StepWork& work, StepGraph* graph) {
   states_.clear();
-  for (const SequenceStep& sequence : work.sequences)
-    states_.push_back(sequence.state->BeginStep());
+  for (const SequenceStep& sequence : work.sequences) {
+    states_.push_back(KeepsStates(sequence) ? sequence.state->BeginAhead(sequence.tokens.size(),
+                                                                         model_.hparams.state_parts)
+                                            : sequence.state->BeginStep());
+  }
   graph->graph.inputs->SetStates(states_, {state_batch_.get(), state_batch_bytes_});
 }
 
@@ -259,6 +273,9 @@ Status CpuStep::Run(const StepWork& work, StepCosts* costs) {
   Reserve(work, shape.path);
   if (has_state) ReserveStates(work);
   EBB_ASSIGN_OR_RETURN(StepGraph * graph, GraphFor(shape));
+  if (const auto rows = work.sequences.front().hidden_rows; !rows.empty()) {
+    graph->graph.inputs->SetHiddenRows(rows);
+  }
   graph->graph.inputs->Set(work.tokens, work.rope_positions, work.output_rows);
   StagedSequences staged(&staged_steps_);
   for (const SequenceStep& sequence : work.sequences) {
@@ -279,7 +296,11 @@ Status CpuStep::Run(const StepWork& work, StepCosts* costs) {
   logits_ = graph->graph.logits;
   if (has_state) graph->graph.inputs->TakeStates();
   for (const SequenceStep& sequence : work.sequences) {
-    if (has_state) sequence.state->EndStep(sequence.first + sequence.num_tokens());
+    if (has_state && KeepsStates(sequence)) {
+      sequence.state->EndAhead(sequence.first + 1);
+    } else if (has_state) {
+      sequence.state->EndStep(sequence.first + sequence.num_tokens());
+    }
     sequence.ForEachSignals([&](SignalBuffers* signals) {
       CopyHidden(sequence, *graph, signals);
       CopyEvictionLogits(sequence, *graph, signals);
@@ -298,37 +319,55 @@ std::span<const float> CpuStep::outputs() const {
   return {static_cast<const float*>(outputs->data), static_cast<size_t>(ggml_nelements(outputs))};
 }
 
-Status CpuStep::BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time) {
-  const ggml_tensor* had = later_.graph.logits;
-  if (had != nullptr && later_.one_token_at_a_time == one_token_at_a_time &&
-      size_t(had->ne[1]) == num_tokens) {
+template <typename Builder>
+Status CpuStep::BuildRows(int num_tokens, bool one_token_at_a_time, KeptRowGraph* kept,
+                          const Builder& build) {
+  if (kept->num_tokens == num_tokens && kept->one_token_at_a_time == one_token_at_a_time) {
     return OkStatus();
   }
-  graphs_.buffers().Forget(later_.graph.graph);
-  later_ = {.one_token_at_a_time = one_token_at_a_time, .context = nullptr, .graph = {}};
-  later_.context = MakeGraphContext(kLogitsGraphMaxNodes, kTensorsPerNode);
-  if (later_.context == nullptr) return OutOfMemory("no memory for a graph");
-  EBB_ASSIGN_OR_RETURN(later_.graph,
-                       BuildLogitsGraph(model_, later_.context.get(), static_cast<int>(num_tokens),
-                                        one_token_at_a_time));
+  graphs_.buffers().Forget(kept->graph.graph);
+  *kept = {};
+  kept->context = MakeGraphContext(kRowGraphMaxNodes, kTensorsPerNode);
+  if (kept->context == nullptr) return OutOfMemory("no memory for a graph");
+  EBB_ASSIGN_OR_RETURN(kept->graph, build(kept->context.get()));
+  kept->num_tokens = num_tokens;
+  kept->one_token_at_a_time = one_token_at_a_time;
   return OkStatus();
 }
 
-Status CpuStep::ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) {
-  const size_t num_tokens = outputs.size() / OutputFloats();
-  EBB_RETURN_IF_ERROR(BuildDeferredLogits(num_tokens, one_token_at_a_time));
-  const LogitsGraph& graph = later_.graph;
-  ShrinkBuffers(static_cast<int>(num_tokens));
-  if (!graphs_.buffers().Hold({later_.context.get(), graph.other_context}, graph.graph)) {
-    return NoBuffers(static_cast<int>(num_tokens));
+Status CpuStep::ComputeRows(const KeptRowGraph& kept, std::span<const float> rows) {
+  const RowGraph& graph = kept.graph;
+  ShrinkBuffers(kept.num_tokens);
+  if (!graphs_.buffers().Hold({kept.context.get(), graph.other_context}, graph.graph)) {
+    return NoBuffers(kept.num_tokens);
   }
-  std::memcpy(graph.outputs->data, outputs.data(), outputs.size_bytes());
+  std::memcpy(graph.input->data, rows.data(), rows.size_bytes());
   const ggml_status status = ggml_backend_graph_compute(backend_, graph.graph);
-  if (status != GGML_STATUS_SUCCESS) {
-    return Internal(std::string("ggml failed logits: ") + ggml_status_to_string(status));
-  }
-  logits_ = graph.logits;
+  if (status == GGML_STATUS_SUCCESS) return OkStatus();
+  return Internal(std::string("ggml failed a graph of rows: ") + ggml_status_to_string(status));
+}
+
+Status CpuStep::ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) {
+  const auto num_tokens = static_cast<int>(outputs.size() / OutputFloats());
+  EBB_RETURN_IF_ERROR(
+      BuildRows(num_tokens, one_token_at_a_time, &later_, [&](ggml_context* context) {
+        return BuildLogitsGraph(model_, context, num_tokens, one_token_at_a_time);
+      }));
+  EBB_RETURN_IF_ERROR(ComputeRows(later_, outputs));
+  logits_ = later_.graph.output;
   return OkStatus();
+}
+
+Result<std::span<const float>> CpuStep::EncodeFeatures(std::span<const float> features) {
+  const size_t floats = model_.target->shape().embed_dim * model_.hparams.target_blocks.size();
+  const auto num_tokens = static_cast<int>(features.size() / floats);
+  EBB_RETURN_IF_ERROR(BuildRows(num_tokens, false, &features_, [&](ggml_context* context) {
+    return BuildFeatureGraph(model_, context, num_tokens);
+  }));
+  EBB_RETURN_IF_ERROR(ComputeRows(features_, features));
+  const ggml_tensor* const rows = features_.graph.output;
+  return std::span(static_cast<const float*>(rows->data),
+                   static_cast<size_t>(ggml_nelements(rows)));
 }
 
 }  // namespace ebb

@@ -40,6 +40,7 @@ class CpuStep final : public StepBackend {
   [[nodiscard]] std::span<const float> outputs() const override;
   [[nodiscard]] size_t OutputFloats() const override { return ebb::OutputFloats(model_); }
   Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) override;
+  Result<std::span<const float>> EncodeFeatures(std::span<const float> features) override;
   [[nodiscard]] int64_t num_graphs_built() const override { return graphs_.num_built(); }
   [[nodiscard]] double select_seconds() const override { return scratch_.select_seconds; }
 
@@ -57,17 +58,29 @@ class CpuStep final : public StepBackend {
     std::unique_ptr<ggml_context, GgmlDeleter> context;
     DecoderGraph graph;
   };
-  struct DeferredLogits {
+  // KeptRowGraph keeps the RowGraph of the last call.
+  struct KeptRowGraph {
+    int num_tokens = 0;  // 0: there is none
     bool one_token_at_a_time = false;
     std::unique_ptr<ggml_context, GgmlDeleter> context;
-    LogitsGraph graph;
+    RowGraph graph;
   };
 
   [[nodiscard]] bool HasStates() const { return model_.hparams.state_bytes > 0; }
+  // Returns whether the step keeps the states after each token of the sequence. The sequence is
+  // then the step's only one. REQUIRES: HasStates().
+  [[nodiscard]] static bool KeepsStates(const SequenceStep& sequence) {
+    return sequence.ahead != nullptr && sequence.num_tokens() > 1;
+  }
   [[nodiscard]] GraphShape ShapeOf(const StepWork& work) const;
   Result<StepGraph*> GraphFor(const GraphShape& shape);
   Result<StepGraph*> Build(const GraphShape& shape);
-  Status BuildDeferredLogits(size_t num_tokens, bool one_token_at_a_time);
+  // Makes *kept a graph of `num_tokens` tokens by build(context) unless it is one already.
+  template <typename Builder>
+  Status BuildRows(int num_tokens, bool one_token_at_a_time, KeptRowGraph* kept,
+                   const Builder& build);
+  // Computes the graph's output rows from `rows`.
+  Status ComputeRows(const KeptRowGraph& kept, std::span<const float> rows);
   // Frees the compute buffers of a larger step if `num_tokens` is at most kTokensInKeptBuffers.
   void ShrinkBuffers(int num_tokens);
   void Reserve(const StepWork& work, const AttentionPath& path);
@@ -92,7 +105,8 @@ class CpuStep final : public StepBackend {
   AttentionScratch scratch_;
   GraphCache<StepGraph> graphs_;
   int tokens_in_buffers_ = 0;  // tokens of the largest step that the buffers were made for
-  DeferredLogits later_;
+  KeptRowGraph later_;         // computes deferred logits
+  KeptRowGraph features_;      // computes the rows of EncodeFeatures()
   hwy::AlignedFreeUniquePtr<std::byte[]> state_batch_;  // a step's states, side by side
   size_t state_batch_bytes_ = 0;
   std::vector<std::byte*> states_;        // one for each sequence of the step

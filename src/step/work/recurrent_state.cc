@@ -1,6 +1,7 @@
 #include "src/step/work/recurrent_state.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <iterator>
 #include <new>
@@ -10,14 +11,14 @@
 
 namespace ebb {
 
-RecurrentState::Memory RecurrentState::Allocate() const {
-  Memory memory = hwy::AllocateAligned<std::byte>(bytes_);
+RecurrentState::Memory RecurrentState::Allocate(size_t bytes) {
+  Memory memory = hwy::AllocateAligned<std::byte>(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 size_t RecurrentState::memory_bytes() const {
-  size_t bytes = state_ == nullptr ? 0 : bytes_;
+  size_t bytes = (state_ == nullptr ? 0 : bytes_) + max_slots_ * bytes_;
   for (const Checkpoint& kept : checkpoints_) {
     bytes += bytes_ / static_cast<size_t>(kept.bytes.use_count());
   }
@@ -26,13 +27,59 @@ size_t RecurrentState::memory_bytes() const {
 
 void RecurrentState::Reserve() {
   if (state_ != nullptr) return;
-  state_ = Allocate();
+  state_ = Allocate(bytes_);
   std::memset(state_.get(), 0, bytes_);
 }
 
 std::byte* RecurrentState::BeginStep() {
   position_ = -1;
   return state_.get();
+}
+
+void RecurrentState::ReserveAhead(size_t num_tokens) {
+  Reserve();
+  if (num_tokens <= max_slots_) return;
+  slots_.reset();
+  max_slots_ = 0;
+  slots_ = Allocate(num_tokens * bytes_);
+  max_slots_ = num_tokens;
+}
+
+template <typename Visitor>
+void RecurrentState::ForEachSlots(const Visitor& visit) {
+  for (const StatePart& part : parts_) {
+    visit(state_.get() + part.offset, slots_.get() + num_slots_ * part.offset, part.bytes);
+  }
+}
+
+std::byte* RecurrentState::BeginAhead(size_t num_tokens, std::span<const StatePart> parts) {
+  assert(num_tokens <= max_slots_);
+  num_slots_ = num_tokens;
+  parts_ = parts;
+  ForEachSlots([](const std::byte* state, std::byte* slots, size_t bytes) {
+    std::memcpy(slots, state, bytes);
+  });
+  position_ = -1;
+  return slots_.get();
+}
+
+void RecurrentState::TakeSlot(size_t slot) {
+  ForEachSlots([slot](std::byte* state, const std::byte* slots, size_t bytes) {
+    std::memcpy(state, slots + slot * bytes, bytes);
+  });
+  slots_left_ = slot;
+}
+
+void RecurrentState::EndAhead(Position position) {
+  TakeSlot(num_slots_ - 1);
+  position_ = position;
+}
+
+void RecurrentState::TakeNext() {
+  if (!exists()) return;
+  assert(slots_left_ > 0);
+  TakeSlot(slots_left_ - 1);
+  ++position_;
 }
 
 const std::byte* RecurrentState::At(Position position) const {
@@ -60,7 +107,7 @@ void RecurrentState::Keep(bool replaces) try {
   checkpoints_.reserve(std::max(num_kept + 1, most_));
   const bool reuses = goes < num_kept && checkpoints_[goes].bytes.use_count() == 1;
   std::shared_ptr<Memory> copy =
-      reuses ? checkpoints_[goes].bytes : std::make_shared<Memory>(Allocate());
+      reuses ? checkpoints_[goes].bytes : std::make_shared<Memory>(Allocate(bytes_));
   std::memcpy(copy->get(), state_.get(), bytes_);
   if (goes < num_kept) checkpoints_.erase(checkpoints_.begin() + static_cast<ptrdiff_t>(goes));
   checkpoints_.push_back({.position = position_, .bytes = std::move(copy)});
@@ -94,7 +141,7 @@ void RecurrentState::TakeFrom(const RecurrentState& other, Position end) {
   if (!exists()) return;
   const std::byte* from = other.At(end);
   if (end > 0 && from != nullptr) {
-    if (state_ == nullptr) state_ = Allocate();
+    if (state_ == nullptr) state_ = Allocate(bytes_);
     std::memcpy(state_.get(), from, bytes_);
   }
   position_ = end;
@@ -126,7 +173,7 @@ void RecurrentState::Load(StateReader* from) {
       return Position{0};
     }
     if (!values.empty()) {
-      *bytes = Allocate();
+      *bytes = Allocate(bytes_);
       std::memcpy(bytes->get(), values.data(), bytes_);
     }
     return position;

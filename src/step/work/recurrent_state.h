@@ -16,6 +16,7 @@
 #include "ebb/status.h"
 #include "ebb/types.h"
 #include "hwy/aligned_allocator.h"
+#include "src/base/state_slots.h"
 
 namespace ebb {
 
@@ -47,6 +48,19 @@ class RecurrentState {
   [[nodiscard]] std::byte* BeginStep();
   void EndStep(Position position) { position_ = position; }
 
+  // Allocates the memory of BeginAhead(). May throw std::bad_alloc; the state is then unchanged.
+  void ReserveAhead(size_t num_tokens);
+  // Returns memory in which a step keeps the states after each of its `num_tokens` tokens: for each
+  // part, at num_tokens times its offset, num_tokens slots. The step reads the first slots, which
+  // have a copy of the state, and writes the state after token t to slot num_tokens - 1 - t.
+  // REQUIRES: ReserveAhead(num_tokens); `parts` outlive this.
+  [[nodiscard]] std::byte* BeginAhead(size_t num_tokens, std::span<const StatePart> parts);
+  // Ends the step of BeginAhead() at the state after its first token, which is at `position`.
+  void EndAhead(Position position);
+  // Goes on to the state after the next token of the step of BeginAhead(). REQUIRES: such a token
+  // is left, and nothing else has changed the state since.
+  void TakeNext();
+
   // Makes a checkpoint at position(). It replaces the newest one if `replaces`; if there are too
   // many, the one that CheckpointToDrop() names is dropped. Does nothing if the checkpoint exists
   // or memory is short. Never allocates more than `most` copies, not counting copies that other
@@ -71,13 +85,23 @@ class RecurrentState {
     Position position = 0;
     std::shared_ptr<Memory> bytes;  // read-only while several sequences share it
   };
-  [[nodiscard]] Memory Allocate() const;
+  [[nodiscard]] static Memory Allocate(size_t bytes);
+  // Calls visit(part's bytes in the state, the first of its slots, the part's size).
+  template <typename Visitor>
+  void ForEachSlots(const Visitor& visit);
+  // Copies the state from the slots with this index.
+  void TakeSlot(size_t slot);
   // Returns the state at a checkpoint; null: the state before the first token, which is all zeros.
   [[nodiscard]] const std::byte* At(Position position) const;
 
   const size_t bytes_;
   const size_t most_;
   Memory state_;  // null until a step or a copy needs memory
+  Memory slots_;  // of BeginAhead(); null until a step needs them
+  size_t max_slots_ = 0;
+  size_t num_slots_ = 0;   // of the last step of BeginAhead()
+  size_t slots_left_ = 0;  // of them, not yet taken
+  std::span<const StatePart> parts_;
   Position position_ = 0;
   Position kept_ = 0;                    // set by KeepAlways(), for CheckpointToDrop()
   std::vector<Checkpoint> checkpoints_;  // in ascending order of position

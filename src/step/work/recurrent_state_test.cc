@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <vector>
 
 #include "src/base/sanitizers.h"
 #include "tests/support/memory_limit.h"
@@ -43,6 +44,39 @@ TEST(RecurrentState, GoesBackToCheckpointsAlone) {
   state.GoBackTo(0);
   EXPECT_EQ(state.NearestUpTo(20), 0);
   EXPECT_EQ(ValueOf(&state), 0);
+}
+
+// A step of three tokens of which the sequence takes one, and the others one by one.
+TEST(RecurrentState, TakesTheStatesAfterEachTokenOfAStepInTurn) {
+  constexpr size_t kTokens = 3, kHalf = kBytes / 2;
+  const std::vector<StatePart> parts = {{.offset = 0, .bytes = kHalf},
+                                        {.offset = kHalf, .bytes = kHalf}};
+  RecurrentState state(kBytes, kMost);
+  Step(&state, 4, 9);
+  const auto run_step = [&](int first_value) {
+    state.ReserveAhead(kTokens);
+    std::byte* const slots = state.BeginAhead(kTokens, parts);
+    for (const StatePart& part : parts) {
+      std::byte* const of_part = slots + kTokens * part.offset;
+      EXPECT_EQ(std::to_integer<int>(of_part[0]), 9) << "the step reads the state so far";
+      for (size_t t = 0; t < kTokens; ++t) {
+        std::memset(of_part + (kTokens - 1 - t) * kHalf, first_value + static_cast<int>(t), kHalf);
+      }
+    }
+    state.EndAhead(5);
+  };
+  const auto expect_at = [&](Position position, int value) {
+    EXPECT_EQ(state.position(), position);
+    state.Keep(/*replaces=*/true);  // a checkpoint is a copy, and changes nothing
+    EXPECT_EQ(ValueOf(&state), value);
+  };
+  run_step(10);
+  expect_at(5, 10);
+  state.TakeNext();
+  expect_at(6, 11);
+  state.TakeNext();
+  expect_at(7, 12);
+  EXPECT_EQ(state.memory_bytes(), (2 + kTokens) * kBytes);
 }
 
 TEST(RecurrentState, KeepsTheFirstCheckpointAndOthersThatAreDenseNearTheEnd) {

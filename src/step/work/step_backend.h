@@ -33,6 +33,11 @@ class StepBackend {
   [[nodiscard]] virtual size_t OutputFloats() const = 0;
   // Computes the logits of tokens whose rows of outputs() the caller has copied to `outputs`.
   virtual Status ComputeLogits(std::span<const float> outputs, bool one_token_at_a_time) = 0;
+  // Computes the rows that a head reads from the features of tokens. Valid until the next Run() or
+  // EncodeFeatures(). REQUIRES: the model is a head that reads features.
+  virtual Result<std::span<const float>> EncodeFeatures(std::span<const float> /*features*/) {
+    return Unsupported("a device runs no heads");
+  }
   // Returns whether a sequence that has rows in T2 may have only one token in a step.
   [[nodiscard]] virtual bool ReadsT2TokenByToken() const { return false; }
   // Returns the number of graphs built so far. A step with the shape of a recent one builds none.

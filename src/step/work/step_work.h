@@ -50,6 +50,13 @@ struct SequenceStep {
   // Receives the tokens after the first, which the step computes and the sequence does not take;
   // null: the sequence takes all tokens.
   ComputedTokens* ahead = nullptr;
+  // Holds the hidden rows that a step of a head reads, [embed_dim] for each token: that of the
+  // token before it. REQUIRED for such a model, whose steps have one sequence.
+  std::span<const float> hidden_rows;
+  // If true, the step stores rows from features, which hidden_rows holds, and computes no logits
+  // (DecoderGraphOptions::injects).
+  bool injects = false;
+  bool sees_whole_step = false;  // each token sees the rows of all of the step's tokens
   // If true, the step reads every row, even if the policy has a selector. REQUIRED for a decode
   // step of several tokens.
   bool reads_all_rows = false;

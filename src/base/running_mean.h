@@ -1,6 +1,6 @@
 // RunningMean is a mean with weights that decay exponentially.
-#ifndef EBB_LOSSLESS_RUNNING_MEAN_H_
-#define EBB_LOSSLESS_RUNNING_MEAN_H_
+#ifndef EBB_BASE_RUNNING_MEAN_H_
+#define EBB_BASE_RUNNING_MEAN_H_
 
 #include <cmath>
 
@@ -27,4 +27,4 @@ struct RunningMean {
 
 }  // namespace ebb
 
-#endif  // EBB_LOSSLESS_RUNNING_MEAN_H_
+#endif  // EBB_BASE_RUNNING_MEAN_H_

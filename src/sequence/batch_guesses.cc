@@ -1,0 +1,84 @@
+#include "src/sequence/batch_guesses.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ebb {
+namespace {
+
+// kExpectedCost is what a further token is expected to cost before any was measured.
+constexpr double kExpectedCost = 0.8;
+// kLeastGain is by how much guesses must be faster than a plain step to be tried.
+constexpr double kLeastGain = 1.1;
+// kLeastShare is the share of its plain speed that each sequence keeps.
+constexpr double kLeastShare = 0.97;
+
+}  // namespace
+
+BatchTimes::BatchTimes() {
+  for (Plain& plain : plain_) plain.seconds.memory = 16;
+  for (Cost& cost : costs_) {
+    cost.of_token.memory = 8;
+    cost.of_token.Add(kExpectedCost, 0.5);
+  }
+}
+
+size_t BatchTimes::ClassOf(size_t num_tokens) {
+  return std::min<size_t>(std::bit_width(num_tokens - 1), kClasses - 1);
+}
+
+void BatchTimes::AddPlain(size_t num_sequences, double seconds) {
+  if (num_sequences > kMostSequences) return;
+  Plain& plain = plain_[num_sequences];
+  if (plain.num_steps++ > 0) plain.seconds.Add(seconds);
+}
+
+bool BatchTimes::KnowsPlain(size_t num_sequences) const {
+  return num_sequences <= kMostSequences && !plain_[num_sequences].seconds.empty();
+}
+
+void BatchTimes::AddWithGuesses(size_t num_sequences, size_t num_tokens, double seconds) {
+  if (!KnowsPlain(num_sequences) || num_tokens <= num_sequences) return;
+  Cost& cost = costs_[ClassOf(num_tokens)];
+  if (cost.num_steps++ == 0) return;
+  const double more = static_cast<double>(num_tokens - num_sequences);
+  const double longer = seconds / plain_[num_sequences].seconds.value() - 1;
+  cost.of_token.Add(std::max(0.0, longer * static_cast<double>(num_sequences) / more));
+}
+
+double BatchTimes::Ratio(size_t num_sequences, size_t num_tokens) const {
+  const double more = static_cast<double>(num_tokens - num_sequences);
+  return 1 +
+         costs_[ClassOf(num_tokens)].of_token.value() * more / static_cast<double>(num_sequences);
+}
+
+// Adds the most probable guess of any sequence, one after the other, and keeps the number of
+// guesses that yields the most tokens a second.
+std::vector<size_t> DivideGuesses(std::span<const std::vector<double>> chances,
+                                  const std::function<double(size_t num_tokens)>& ratio) {
+  const size_t num_sequences = chances.size();
+  std::vector<size_t> given(num_sequences), best(num_sequences);
+  std::vector<double> tokens(num_sequences, 1);  // that a sequence gains in the step
+  double all_tokens = static_cast<double>(num_sequences);
+  double best_gain = kLeastGain;
+  for (size_t num_tokens = num_sequences + 1;; ++num_tokens) {
+    size_t next = num_sequences;
+    double chance = 0;
+    for (size_t i = 0; i < num_sequences; ++i) {
+      if (given[i] == chances[i].size() || chances[i][given[i]] <= chance) continue;
+      chance = chances[i][given[i]];
+      next = i;
+    }
+    if (next == num_sequences) return best;
+    ++given[next];
+    tokens[next] += chance;
+    all_tokens += chance;
+    const double time = ratio(num_tokens);
+    const double gain = all_tokens / static_cast<double>(num_sequences) / time;
+    if (gain <= best_gain || std::ranges::min(tokens) / time < kLeastShare) continue;
+    best_gain = gain;
+    best = given;
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,95 @@
+#include "src/session/model_drafter.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ebb/generate.h"
+
+namespace ebb {
+namespace {
+
+// kMostReadAtOnce bounds the tokens of the text that the draft reads between two steps of the
+// guessing session, which waits for it.
+constexpr size_t kMostReadAtOnce = 128;
+
+}  // namespace
+
+Status CheckSameVocabulary(const Model& model, const Model& draft) {
+  const int num_tokens = std::min(model.shape().vocab_size, draft.shape().vocab_size);
+  for (Token token = 0; token < num_tokens; ++token) {
+    const std::string text = model.TokenText(token, Model::ControlTokens::kShow);
+    const std::string of_draft = draft.TokenText(token, Model::ControlTokens::kShow);
+    if (text != of_draft || model.IsControl(token) != draft.IsControl(token)) {
+      return InvalidArgument(
+          fmt::format("the draft model has another vocabulary: token {} is \"{}\", and \"{}\" in "
+                      "the model",
+                      token, of_draft, text));
+    }
+  }
+  constexpr int kMostPadding = 1024;
+  const int apart = std::abs(model.shape().vocab_size - draft.shape().vocab_size);
+  if (apart <= kMostPadding) return OkStatus();
+  return InvalidArgument(fmt::format("the draft model has {} tokens, the model {}",
+                                     draft.shape().vocab_size, model.shape().vocab_size));
+}
+
+EngineOptions TakeDraftOptions(const Model& model, const Model& draft_model,
+                               EngineOptions* options) {
+  EngineOptions draft = {.threads = options->threads, .prefill_chunk = options->prefill_chunk};
+  if (const auto type = options->draft_compressed_type) draft.tiers = CompressedCache(*type).engine;
+  const auto row_bytes = [](const ModelShape& shape) {
+    return static_cast<double>(shape.NumStreams()) * shape.head_dim;
+  };
+  const double of_draft = row_bytes(draft_model.shape());
+  const double part = of_draft / (of_draft + row_bytes(model.shape()));
+  const auto divide = [&](uint64_t* cap) {
+    const auto taken = static_cast<uint64_t>(static_cast<double>(*cap) * part);
+    *cap -= taken;
+    draft.kv_cap_bytes += taken;
+  };
+  divide(&options->kv_cap_bytes);
+  if (options->tiers.has_value()) divide(&options->tiers->t0_cap_bytes);
+  if (draft.tiers.has_value()) {
+    draft.tiers->t0_cap_bytes = std::exchange(draft.kv_cap_bytes, 0);
+  }
+  return draft;
+}
+
+ModelDrafter::ModelDrafter(std::unique_ptr<Session> draft, int vocab_size)
+    : draft_(std::move(draft)), vocab_size_(static_cast<size_t>(vocab_size)) {}
+
+std::span<const float> ModelDrafter::Begin(std::span<const Token> text, Token token) {
+  std::vector<Token> all(text.begin(), text.end());
+  all.push_back(token);
+  const Result<std::span<const Token>> unread = KeepPrefix(all, draft_.get());
+  if (!unread.ok()) return {};
+  if (unread->size() == 1) return Append(token);
+  const std::span<const Token> now = unread->first(std::min(unread->size(), kMostReadAtOnce));
+  if (!draft_->Prefill(now).ok() || now.size() < unread->size()) return {};
+  return ShownLogits();
+}
+
+std::span<const float> ModelDrafter::Append(Token guess) {
+  if (!draft_->Decode(guess).ok()) return {};
+  return ShownLogits();
+}
+
+std::span<const float> ModelDrafter::ShownLogits() {
+  const std::span<const float> logits = draft_->logits();
+  if (logits.size() == vocab_size_) return logits;
+  logits_.assign(vocab_size_, -std::numeric_limits<float>::infinity());
+  std::ranges::copy(logits.first(std::min(logits.size(), vocab_size_)), logits_.begin());
+  return logits_;
+}
+
+size_t ModelDrafter::memory_bytes() const {
+  size_t bytes = logits_.capacity() * sizeof(float);
+  for (const Tier tier : {Tier::kT0, Tier::kT1, Tier::kT2}) bytes += draft_->page_bytes(tier);
+  return bytes;
+}
+
+}  // namespace ebb
