@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/lossless.h"
 #include "ebb/tiers.h"
 
 namespace ebb::cli {
@@ -27,6 +28,8 @@ struct BenchOptions {
   int tokens = 48;
   int generate = 0;
   int sequences = 1;
+  // most_columns is the most tokens of a step that `columns` measures.
+  int most_columns = kMostTokensWithGuesses;
   // accept is the share of drafted tokens that are right in `lossless`.
   std::optional<double> accept;  // unset: the model generates the text and its own drafts
   // prompt_tokens is the length of the prompt that `prefill` reads.

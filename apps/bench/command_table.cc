@@ -16,6 +16,9 @@ std::vector<Command> Commands() {
       {"prefill", "tokens per second of reading a prompt",
        WithModel({G::kBenchPrompt, G::kBenchDepth, G::kBench, G::kPolicy, G::kQuiet, G::kJson}),
        ExitCodeOf<BenchPrefill>},
+      {"columns", "time of a step of 1 to 16 tokens at a depth, as verifying guesses takes",
+       WithModel({G::kBenchColumns, G::kBenchDepth, G::kBench, G::kPolicy, G::kQuiet, G::kJson}),
+       ExitCodeOf<BenchColumns>},
       {"lossless",
        "a lossless generation against the full cache in memory, and against reading T1 for every "
        "token",

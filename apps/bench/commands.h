@@ -8,6 +8,7 @@ namespace ebb::cli {
 
 [[nodiscard]] Status BenchDecode(const CliOptions& options);
 [[nodiscard]] Status BenchPrefill(const CliOptions& options);
+[[nodiscard]] Status BenchColumns(const CliOptions& options);
 [[nodiscard]] Status BenchLossless(const CliOptions& options);
 [[nodiscard]] Status BenchAttention(const CliOptions& options);
 [[nodiscard]] Status BenchMemory(const CliOptions& options);

@@ -39,7 +39,9 @@ void PrintCommands(std::FILE* file, const Program& program, std::string_view par
   fmt::print(file, "usage: {} {}{}COMMAND [OPTIONS]\n\n", program.name, parent,
              parent.empty() ? "" : " ");
   for (const Command* command : ChildrenOf(program, parent)) {
-    fmt::print(file, "  {:<18}{}\n", command->name, command->summary);
+    constexpr int kSummaryColumn = 20;
+    fmt::print(file, "  {:<18}{}\n", command->name,
+               Wrapped(command->summary, kSummaryColumn, HelpColumns()));
   }
   fmt::print(file,
              "\n{0} COMMAND --help shows a command's options, {0} docs those of all commands,\n"

@@ -49,13 +49,13 @@ Status Announce(const MemoryPlan& plan, const CliOptions& options) {
     return WriteToStderr(record.dump() + "\n");
   }
   if (!options.quiet && plan.bytes.on_device) {
-    Say("[memory: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
+    Say("[planned: {} of {} on the device, {} on the host, for {} tokens, {} on the disk; tiers: "
         "{}]\n",
         SizeText(plan.bytes.DeviceMemory()), SizeText(plan.limits.device_bytes),
         SizeText(plan.bytes.Memory()), plan.context, SizeText(plan.bytes.t1_disk),
         plan.setting.name);
   } else if (!options.quiet) {
-    Say("[memory: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
+    Say("[planned: {} of {} for {} tokens, {} on the disk; tiers: {}]\n",
         SizeText(plan.bytes.Memory()), SizeText(plan.limits.memory_bytes), plan.context,
         SizeText(plan.bytes.t1_disk), plan.setting.name);
   }

@@ -17,6 +17,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "apps/common/help.h"
+#include "apps/common/models/known_models.h"
 #include "apps/common/options/config_file.h"
 #include "apps/common/options/foreign_options.h"
 #include "apps/common/options/policy_list.h"
@@ -112,13 +113,16 @@ std::variant<const Command*, ExitCode> TakeCommand(const Program& program,
   }
 }
 
+// Returns whether the name has one dash and several letters, such as -hf.
+bool IsLongShortName(std::string_view name) {
+  return name.starts_with('-') && !name.starts_with("--") && name.size() > 2;
+}
+
 // Returns the names of an option that CLI11 can parse. CLI11 takes no short names of several
-// letters, such as -hf; ForParser() replaces these in the arguments.
+// letters; ForParser() replaces these in the arguments.
 std::string NamesForParser(const OptionRow& row) {
   std::vector<std::string_view> names = NamesOf(row);
-  std::erase_if(names, [](std::string_view name) {
-    return name.starts_with('-') && !name.starts_with("--") && name.size() > 2;
-  });
+  std::erase_if(names, IsLongShortName);
   return fmt::format("{}", fmt::join(names, ","));
 }
 
@@ -212,17 +216,21 @@ std::string ErrorText(const CLI::ParseError& error, const CLI::App& app, const P
 }
 
 // Prepares arguments for the parser and reverses them, as it expects. Splits "--stop=" into
-// "--stop" and "", since the parser would take the next argument for the value; replaces "-hf" by
-// "--hf-repo".
-std::vector<std::string> ForParser(std::span<const std::string> arguments) {
+// "--stop" and "", since the parser would take the next argument for the value; replaces short
+// names of several letters, such as "-hf", by the long ones.
+std::vector<std::string> ForParser(std::span<const OptionRow* const> rows,
+                                   std::span<const std::string> arguments) {
   std::vector<std::string> all;
   bool only_words = false;  // behind "--"
   for (const std::string& argument : arguments) {
     only_words = only_words || argument == "--";
     const bool is_empty = !only_words && argument.size() > 3 && argument.starts_with("--") &&
                           argument.find('=') == argument.size() - 1;
-    if (!only_words && argument == "-hf") {
-      all.emplace_back("--hf-repo");
+    const auto named = std::ranges::find_if(rows, [&](const OptionRow* row) {
+      return IsLongShortName(argument) && std::ranges::count(NamesOf(*row), argument) > 0;
+    });
+    if (!only_words && named != rows.end()) {
+      all.push_back(LongName(**named));
       continue;
     }
     all.push_back(is_empty ? argument.substr(0, argument.size() - 1) : argument);
@@ -276,7 +284,7 @@ ExitCode RunCommand(const Program& program, const Command& command,
   if (!own.ok()) return Fail(own.status());
   const auto named = WithoutBareWords(rows, *own);
   if (!named.ok()) return Fail(named.status());
-  const std::vector<std::string> words = ForParser(*named);
+  const std::vector<std::string> words = ForParser(rows, *named);
   if (const Status status = ReadConfigOf(program, command, rows, words, &options); !status.ok()) {
     return Fail(status);
   }
@@ -318,6 +326,9 @@ ExitCode RunCommand(const Program& program, const Command& command,
   }
   if (std::ranges::find(command.groups, OptionGroup::kSpeculation) != command.groups.end()) {
     options.session.speculation = options.speculation;
+    if (const std::string folder = CacheFolder(); !folder.empty()) {
+      options.engine.checks_file = folder + "/speculation-checks";
+    }
   }
   if (options.list_policies) return ListPolicies();
   return command.run(options);

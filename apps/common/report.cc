@@ -169,6 +169,11 @@ std::string SelectionText(const SelectionAccounting& selection) {
                             100.0 * static_cast<double>(selection.pages_cached) / pages);
 }
 
+int64_t InTokens(int64_t rows, const ModelShape& shape) {
+  const int streams = std::max(1, shape.NumStreams());
+  return (rows + streams / 2) / streams;
+}
+
 Status WriteRecord(const CliOptions& options, const Json& record, std::string_view text) {
   const std::string line = options.json
                                ? record.dump(-1, ' ', false, Json::error_handler_t::replace)

@@ -64,6 +64,10 @@ void AddEngineFields(const CliOptions& options, const Engine& engine, const Sess
 // and the bytes read from T1.
 [[nodiscard]] std::string SelectionText(const SelectionAccounting& selection);
 
+// Returns how many tokens have so many rows in a model of that shape, rounded. A token has one row
+// for each layer and kv head.
+[[nodiscard]] int64_t InTokens(int64_t rows, const ModelShape& shape);
+
 // Writes `record` to stdout with --json, else `text`. Errors: stdout cannot be written.
 [[nodiscard]] Status WriteRecord(const CliOptions& options, const Json& record,
                                  std::string_view text);

@@ -1,6 +1,8 @@
 #include "apps/common/setup.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,6 +25,10 @@ ModelOptions LoadingOptions(const CliOptions& options) {
   ModelOptions model = options.model;
   model.context = options.session.context;
   model.for_device = options.engine.device.kind == DeviceKind::kBackend;
+  const Speculation source = options.session.speculation;
+  model.loads_mtp = !options.session.lossless.has_value() &&
+                    (source == Speculation::kMtp ||
+                     (source == Speculation::kAuto && options.draft_model.empty()));
   return model;
 }
 
@@ -84,8 +90,47 @@ Result<ModelOptions> FindModelOrHeader(const CliOptions& options) {
 }
 
 Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options) {
-  EBB_ASSIGN_OR_RETURN(const ModelOptions model, FindModel(options));
-  return Model::Load(model);
+  EBB_ASSIGN_OR_RETURN(const ModelOptions found, FindModel(options));
+  EBB_ASSIGN_OR_RETURN(std::shared_ptr<const Model> model, Model::Load(found));
+  if (options.session.speculation != Speculation::kMtp || model->mtp_obstacle().empty()) {
+    return model;
+  }
+  return InvalidArgument("--speculate mtp: " + model->mtp_obstacle());
+}
+
+Status OpenDraftModel(std::shared_ptr<const Model> target, CliOptions* options) {
+  const Speculation wanted = options->speculation;
+  const std::string_view name = SpeculationName(wanted);
+  const bool names_draft = wanted != Speculation::kMtp &&
+                           std::ranges::find(kDraftSources, wanted) != kDraftSources.end();
+  if (options->draft_model.empty()) {
+    if (names_draft) {
+      return InvalidArgument(fmt::format("--speculate {}: needs --draft-model FILE", name));
+    }
+    if (options->engine.draft_compressed_type.has_value()) {
+      return InvalidArgument("--draft-kv-type: needs --draft-model FILE");
+    }
+    return OkStatus();
+  }
+  if (wanted == Speculation::kMtp) {
+    return InvalidArgument("--speculate mtp: the model guesses itself; leave out --draft-model");
+  }
+  CliOptions of_draft = *options;
+  of_draft.model = {.path = options->draft_model, .target = std::move(target)};
+  auto model = OpenModel(of_draft);
+  if (!model.ok()) return model.status().WithPrefix("--draft-model");
+  const Speculation has = (*model)->draft_source();
+  if (names_draft && wanted != has) {
+    return InvalidArgument(
+        fmt::format("--speculate {}: --draft-model {} is {}", name, options->draft_model,
+                    has == Speculation::kModel ? "a whole model (model)"
+                                               : fmt::format("a head ({})", SpeculationName(has))));
+  }
+  if (has != Speculation::kModel && options->engine.draft_compressed_type.has_value()) {
+    return InvalidArgument("--draft-kv-type: the rows of a head are not compressed; leave it out");
+  }
+  options->engine.draft_model = *std::move(model);
+  return OkStatus();
 }
 
 Result<Setup> OpenSetup(const CliOptions& options) {

@@ -19,6 +19,11 @@ namespace ebb::cli {
 // FindOrPullModel().
 [[nodiscard]] Result<std::shared_ptr<const Model>> OpenModel(const CliOptions& options);
 
+// Loads the model of --draft-model, a whole model or a head for `model`, into options->engine; does
+// nothing if there is none. Errors: those of OpenModel(); InvalidArgument for options that need
+// another draft model.
+[[nodiscard]] Status OpenDraftModel(std::shared_ptr<const Model> model, CliOptions* options);
+
 // Returns the options with which OpenModel() loads the model, except that of a model that is not
 // stored here only the metadata is fetched; `weights` is then WeightMode::kUnread, for estimates of
 // memory. Errors: those of OpenModel() and FindOrFetchHeader().

@@ -89,7 +89,7 @@ Json Server::Impl::Slots() const {
   for (size_t i = 0; i < options.driver.most_running; ++i) {
     slots.push_back({{"id", i},
                      {"n_ctx", Context()},
-                     {"speculative", false},
+                     {"speculative", options.defaults.session.speculation != Speculation::kOff},
                      {"is_processing", i < num_running}});
   }
   return slots;

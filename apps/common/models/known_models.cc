@@ -204,9 +204,10 @@ Result<std::string> FindModelFile(const std::string& given) {
     const std::string meant = MeantModel(given);
     return NotFound(fmt::format(
         "-m {}: expected a GGUF file, pebble, pebble-dms, pebble-dms-8, or a model "
-        "that \"ebb pull\" knows ({}); "
-        "found no file of that name{}",
-        given, KnownModelNames(), meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+        "that \"ebb pull\" knows ({}); found no file of that name; {}",
+        given, KnownModelNames(),
+        meant.empty() ? fmt::format("a model of Ollama is ollama:{}, of the hub hf:ORG/REPO", given)
+                      : fmt::format("did you mean {}?", meant)));
   }
   const std::string path = KnownModelPath(*model);
   const std::string what = given.empty() ? "the default model" : fmt::format("the model {}", given);

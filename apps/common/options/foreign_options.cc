@@ -93,9 +93,10 @@ constexpr std::array kForeignOptions = {
                   "ebb reads text, no pictures and sound"},
     ForeignOption{"--embedding,--embeddings,--rerank,--reranking", false, "", "",
                   "ebb generates text; it has no embeddings and no ranking"},
-    ForeignOption{
-        "-md,--model-draft,-hfd,--hf-repo-draft", true, "", "",
-        "ebb has no second model for drafts; it guesses from the text (--speculate auto)"},
+    ForeignOption{"--model-draft", true, "--draft-model", "", ""},
+    ForeignOption{"-hfd,--hf-repo-draft", true, "", "", "--draft-model hf:ORG/REPO:QUANT"},
+    ForeignOption{"--draft-p-min,--device-draft,--gpu-layers-draft,-ngld,-devd", true, "", "",
+                  "leave it out: ebb measures how many guesses pay"},
     ForeignOption{"--rope-freq-base,--rope-freq-scale,--yarn-orig-ctx,--override-kv", true, "", "",
                   "--rope-scaling and --rope-factor; the file says the rest"},
     ForeignOption{"--no-webui,--no-ui", false, "", "", "--chat-page off"},
@@ -271,6 +272,10 @@ Result<std::vector<std::string>> WithoutBareWords(std::span<const OptionRow* con
   if (words.front().find(' ') != std::string::npos) {
     return InvalidArgument(
         fmt::format("\"{}\" is no model; a prompt follows -p, a model -m", words.front()));
+  }
+  if (FindRow(rows, "--port") != nullptr &&
+      std::ranges::all_of(words.front(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return InvalidArgument(fmt::format("{0}: a port follows --port: --port {0}", words.front()));
   }
   others.insert(others.end(), {"--model", words.front()});
   const std::string prompt = fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " "));

@@ -27,6 +27,15 @@ OptionRow ParsedRow(OptionGroup group, std::string names, std::string value, std
   return {group, std::move(names), std::move(value), std::move(help), parse, nullptr};
 }
 
+Status ReadDraftKvType(std::string_view text, CliOptions* options) {
+  const auto type = CompressedKvType(text);
+  if (!type.has_value()) {
+    return InvalidArgument(fmt::format("expected q8, q4 or q3, found \"{}\"", text));
+  }
+  options->engine.draft_compressed_type = type;
+  return OkStatus();
+}
+
 // Reads the value of --grammar FILE|TEXT: the content of the file of that name if there is one,
 // else the grammar itself.
 Status ReadGrammar(std::string_view text, CliOptions* options) {
@@ -227,10 +236,10 @@ std::vector<OptionRow> PolicyRows() {
 std::vector<OptionRow> PromptRows() {
   return {
       ValueRow(G::kPrompt, "-p,--prompt", "TEXT",
-               "the prompt; without -p and -f, stdin less its last line end",
+               "the prompt; without -p and -f, stdin without its last newline",
                [](CliOptions& o) { return &o.prompt; }),
       NameRow(G::kPrompt, "-f,--file", "FILE",
-              "read the prompt from a file, less its last line end",
+              "read the prompt from a file, without its last newline",
               [](CliOptions& o) { return &o.prompt_file; }),
       FlagRow(
           G::kPrompt, "--raw", "continue the prompt as it is, without the chat template",
@@ -343,12 +352,36 @@ std::vector<OptionRow> GenerationRows() {
       ChoiceRow<Speculation>(
           G::kSpeculation, "--speculate",
           "guess tokens that may come next and compute several in one step, while that is faster; "
-          "the text stays the same bit for bit. lookup, which auto takes too: guess what followed "
-          "the last tokens when they occurred before",
+          "the text stays the same bit for bit. lookup: guess what followed the last tokens when "
+          "they occurred before; model: by --draft-model; mtp: by the model's own layer for "
+          "multi-token prediction; eagle3, assistant, dflash: by a head of that kind that "
+          "--draft-model names; auto: by lookup and one of these, if there is one",
           [](CliOptions& o) { return &o.speculation; },
-          {{"auto", Speculation::kLookup},
+          {{"auto", Speculation::kAuto},
            {"off", Speculation::kOff},
-           {"lookup", Speculation::kLookup}}),
+           {"lookup", Speculation::kLookup},
+           {"model", Speculation::kModel},
+           {"mtp", Speculation::kMtp},
+           {"eagle3", Speculation::kEagle3},
+           {"assistant", Speculation::kAssistant},
+           {"dflash", Speculation::kDflash}}),
+      ValueRow(G::kSpeculation, "-md,--draft-model", "FILE|NAME",
+               "a smaller model with the same vocabulary, or a head for the model, which guesses "
+               "tokens for --speculate; its weights and cache count towards --memory",
+               [](CliOptions& o) { return &o.draft_model; }),
+      ParsedRow(G::kSpeculation, "--draft-kv-type", "q8|q4|q3",
+                "compress the old rows of the draft model's cache", ReadDraftKvType),
+      FlagRow(
+          G::kSpeculation, "--speculate-inexact",
+          "guess also for the few models whose rounding then depends on the guesses",
+          [](CliOptions& o) { return &o.session.guesses_inexactly; }, true),
+      ValueRow(G::kSpeculation, "--speculate-min", "N",
+               "least guesses of a step, whether or not they pay, where there are any",
+               [](CliOptions& o) { return &o.session.least_guesses; },
+               {.min = 0, .max = kMostTokensWithGuesses - 1}),
+      ValueRow(G::kSpeculation, "--speculate-max", "N", "most guesses of a step",
+               [](CliOptions& o) { return &o.session.most_guesses; },
+               {.min = 1, .max = kMostTokensWithGuesses - 1}),
   };
 }
 
@@ -446,6 +479,7 @@ std::string_view OptionGroupTitle(OptionGroup group) {
     case G::kBenchGenerate:
     case G::kBenchPrompt:
     case G::kBenchLossless:
+    case G::kBenchColumns:
     case G::kBenchAttention:
     case G::kBenchMemory:
     case G::kBenchProducts:

@@ -90,7 +90,8 @@ struct CliOptions : OwnOptions {
   bool ignore_eos = false;
   int thinking_budget = -1;
   // Holds --speculate; RunProgram() copies it into session.speculation for commands that generate.
-  Speculation speculation = Speculation::kLookup;
+  Speculation speculation = Speculation::kAuto;
+  std::string draft_model;  // --draft-model, a file or a name; empty: none was given
   Thoughts thoughts = Thoughts::kShow;
 
   // Lists the options that were given, of the command line or a file, for commands that print a
@@ -120,7 +121,7 @@ enum class OptionGroup {
   kModelFile,    // -m, -hf
   kModel,        // --adapter, --dequantize, --rope-*
   kGeneration,   // -n, --grammar, --stop, ...
-  kSpeculation,  // --speculate
+  kSpeculation,  // --speculate, --draft-model, ...
   kSampling,     // --temp, --top-k, --top-p, --min-p, --repeat-penalty
   kPolicy,       // --policy, --scorer, --budget, ... --list-policies
   kLossless,     // --lossless, --verify, --draft, --draft-min, --draft-max, --no-draft-lookup
@@ -148,6 +149,7 @@ enum class OptionGroup {
   kBenchGenerate,   // --generate, --sequences
   kBenchPrompt,     // --prompt
   kBenchLossless,   // --tokens, --accept
+  kBenchColumns,    // --columns
   kBenchAttention,  // --depth, --keep, --compressed
   kBenchMemory,     // --bytes
   kBenchProducts,   // --types, --columns, --rows, --batch, --bytes

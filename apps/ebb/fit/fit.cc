@@ -47,6 +47,7 @@ Json ToJson(const FitRow& row) {
                    {"t2", bytes.t2},
                    {"tables", bytes.tables},
                    {"states", bytes.states},
+                   {"draft", bytes.draft},
                    {"staging", bytes.staging},
                    {"staging_on_host", bytes.staging_on_host}};
   return json;
@@ -182,7 +183,8 @@ Status AnswerFromTable(const CliOptions& options, const Status& why) {
 
 }  // namespace
 
-Status RunFit(const CliOptions& options) {
+Status RunFit(const CliOptions& given) {
+  CliOptions options = given;
   if (options.fit.list) return RunFitList(options);
   if (options.fit.measure && options.engine.device.kind == DeviceKind::kBackend) {
     return InvalidArgument("--measure: the speed of a device is not predicted; leave it out");
@@ -196,7 +198,8 @@ Status RunFit(const CliOptions& options) {
   const auto loaded = LoadForFit(options, &has_weights);
   if (!loaded.ok()) return AnswerFromTable(options, loaded.status());
   const std::shared_ptr<const Model>& model = *loaded;
-  EBB_ASSIGN_OR_RETURN(FitModel measured, MeasureFitModel(*model));
+  EBB_RETURN_IF_ERROR(OpenDraftModel(model, &options));
+  EBB_ASSIGN_OR_RETURN(FitModel measured, MeasureFitModel(*model, options.engine));
   FitQuestion question = {.model = std::move(measured),
                           .request = FitRequestOf(*model, options.engine, options.session,
                                                   options.fit.prompt_tokens, options.fit.marks),

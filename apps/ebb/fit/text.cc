@@ -165,10 +165,8 @@ std::string ResultText(const CliOptions& options, const FitQuestion& question,
 std::string ShortSetting(const FitSetting& setting, bool kv_type_given) {
   if (!setting.tiers.has_value()) return "";
   for (const std::string_view type : {"q8", "q4", "q3"}) {
-    const TierSetting old_rows = {
-        .engine = {.t1 = T1Place::kNone, .t2_type = CompressedKvType(type)},
-        .shares = {.t2_rows = T2Rows::kOld}};
-    if (!kv_type_given && setting.name == TierOptionsText(old_rows)) {
+    const std::string compressed = TierOptionsText(CompressedCache(*CompressedKvType(type)));
+    if (!kv_type_given && setting.name == compressed) {
       return fmt::format("--kv-type {}", type);
     }
   }

@@ -15,9 +15,11 @@ Status ReadModelName(std::string_view text, CliOptions* options) {
   if (model.known == nullptr) {
     if (!IsModelName(text)) {
       const std::string meant = MeantModel(text);
-      return InvalidArgument(fmt::format("expected {}, or one of {}, found \"{}\"{}",
-                                         kModelNameForms, KnownModelNames(), text,
-                                         meant.empty() ? "" : "; did you mean " + meant + "?"));
+      return InvalidArgument(fmt::format(
+          "expected {}, or one of {}, found \"{}\"; did you mean {}? `ebb list` shows the models "
+          "that are here",
+          kModelNameForms, KnownModelNames(), text,
+          meant.empty() ? fmt::format("ollama:{}", text) : meant));
     }
     EBB_ASSIGN_OR_RETURN(model.remote, ParseModelName(text));
   }

@@ -31,6 +31,14 @@ namespace {
 
 constexpr size_t kMostReadBytes = size_t{16} << 20;
 
+// Returns the text, or its beginning with "..." if it is longer than a few lines of a terminal.
+std::string Beginning(const std::string& text) {
+  constexpr size_t kLongest = 240;
+  if (text.size() <= kLongest) return text;
+  const size_t end = text.find_last_of(" \n", kLongest);
+  return text.substr(0, end == std::string::npos ? 0 : end) + " ...";
+}
+
 // Returns the file that keeps the turns and commands of earlier chats; an empty text if the program
 // has no folder for it.
 std::string HistoryFile() {
@@ -92,8 +100,10 @@ class Chat {
 void Chat::Greet() const {
   if (!reader_.is_editor() || options_.quiet) return;
   const auto tiers = TiersOf(setup_.engine->options(), options_.session);
-  Say("{}; {} tokens of context, {}; /help shows the commands\n", setup_.model->description(),
-      setup_.session->context(),
+  const std::string& path = options_.model.path;
+  Say("{}: {}; {} tokens of context, {}; /help shows the commands\n",
+      path.empty() ? KnownModels().front().name : path, setup_.model->description(),
+      WithCommas(setup_.session->context()),
       tiers.has_value() ? "cache: " + TierOptionsText(*tiers)
                         : fmt::format("full cache in {}", RowTypeName(options_.engine.kv_type)));
 }
@@ -130,6 +140,7 @@ std::optional<ChatInput> Chat::NextInput() {
 // policy evicted do not come back.
 Status Chat::Reset() {
   last_.reset();
+  read_text_.clear();
   last_code_ = ExitCode::kOk;
   notices_ = TierNotices(options_);
   setup_.session.reset();  // its memory may be all there is under a cap
@@ -172,6 +183,7 @@ std::optional<ExitCode> Chat::Take(const ChatInput& input) {
     case ChatInput::Kind::kReset:
       if (const Status status = Reset(); !status.ok()) return Fail(status);
       Save();
+      Say("a new conversation begins\n");
       return std::nullopt;
     default:
       if (const Status status = RunCommand(input); !status.ok()) Fail(status, options_.shared);
@@ -266,9 +278,15 @@ Status Chat::SetOption(const std::string& text) {
   }
   const size_t end = std::min(text.find_first_of(" ="), text.size());
   std::string name = text.substr(0, end);
-  // Accept the names that Ollama uses: "temperature" for "temp", "top_k" for "top-k".
+  // Accepts Ollama's form "parameter NAME VALUE", and its names: "temperature" for "temp", "top_k"
+  // for "top-k".
+  if (name == "parameter" && end < text.size()) return SetOption(text.substr(end + 1));
   std::ranges::replace(name, '_', '-');
   if (name == "temperature") name = "temp";
+  if (name == "num-predict") name = "tokens";
+  if (name == "num-ctx" || name == "context") {
+    return InvalidArgument("/set: --context sets the context when the chat starts");
+  }
   const auto row =
       std::ranges::find_if(rows, [&](const OptionRow* one) { return ConfigName(*one) == name; });
   if (row == rows.end()) {
@@ -307,7 +325,13 @@ Status Chat::Load(const std::string& file) {
   talk_ = std::move(talk);
   last_.reset();
   notices_ = TierNotices(options_);
-  Say("{} tokens of {}\n", setup_.session->next_position(), file);
+  Say("the conversation of {}, {} tokens, goes on\n", file,
+      WithCommas(setup_.session->next_position()));
+  const std::vector<ChatMessage>& messages = talk_.request.messages;
+  for (size_t at = messages.size() - std::min<size_t>(messages.size(), 2); at < messages.size();
+       ++at) {
+    Say("{}: {}\n", messages[at].role, Beginning(messages[at].content));
+  }
   Save();
   return OkStatus();
 }
@@ -354,8 +378,9 @@ std::optional<ExitCode> Chat::Answer(const std::string& text) {
   EndTurn(*turn, last_->result, last_->sampler, &talk_);
   Save();
   if (reader_.is_editor() && !options_.quiet && last_->result.decode_steps > 0) {
-    Say("[{} of {} tokens; {:.1f} tokens/s]\n", setup_.session->tokens().size(),
-        setup_.session->context(), DecodeRate(last_->result));
+    Say("[{} of {} tokens; {:.1f} tokens/s]\n",
+        WithCommas(static_cast<int64_t>(setup_.session->tokens().size())),
+        WithCommas(setup_.session->context()), DecodeRate(last_->result));
   }
   if (MustEnd()) return saved_ ? ExitCodeFor(Cancelled("interrupted")) : ExitCode::kError;
   return last_code_ == ExitCode::kError ? std::optional(last_code_) : std::nullopt;
@@ -383,6 +408,7 @@ ExitCode RunChat(const CliOptions& options) {
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
   CliOptions fitted = options;
+  if (const Status status = OpenDraftModel(*model, &fitted); !status.ok()) return Fail(status);
   if (IsLive(fitted)) fitted.session.ledger = SessionOptions::Record::kYes;
   Result<Setup> setup = OpenSessionSetup(*model, &fitted);
   if (!setup.ok()) return Fail(setup.status(), options.shared);

@@ -115,6 +115,7 @@ ExitCode RunRun(const CliOptions& given) {
   if (!text.ok()) return Fail(text.status());
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
+  if (const Status status = OpenDraftModel(*model, &options); !status.ok()) return Fail(status);
   return options.session_file.empty() ? AnswerOnce(context, *text, *model)
                                       : AnswerInSession(context, *text, *model);
 }

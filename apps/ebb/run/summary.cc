@@ -12,16 +12,23 @@
 namespace ebb::cli {
 namespace {
 
-double Rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
-
-// Returns the number with a comma between its thousands: "8,192".
-std::string WithCommas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto at = static_cast<ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
+// Names a source of guesses in the summary.
+std::string_view TitleOf(Speculation source) {
+  switch (source) {
+    case Speculation::kMtp:
+      return "MTP layer";
+    case Speculation::kEagle3:
+      return "EAGLE-3 head";
+    case Speculation::kAssistant:
+      return "assistant";
+    case Speculation::kDflash:
+      return "DFlash head";
+    default:
+      return "draft model";
   }
-  return text;
 }
+
+double Rate(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 // Counts the rows that the session keeps. A lossless session keeps every row, some of them in two
 // tiers; each counts once.
@@ -93,10 +100,7 @@ std::string MemoryText(const Setup& setup) {
   const ModelShape& shape = setup.model->shape();
   const CacheAccounting cache = session.accounting();
   const auto num_tokens = static_cast<int64_t>(session.tokens().size());
-  const auto in_tokens = [&](int64_t rows) {
-    const int streams = std::max(1, shape.NumStreams());
-    return (rows + streams / 2) / streams;
-  };
+  const auto in_tokens = [&](int64_t rows) { return InTokens(rows, shape); };
   std::string text = fmt::format("[memory: {} of {} tokens", WithCommas(num_tokens),
                                  WithCommas(session.context()));
   const auto& tiers = setup.engine->options().tiers;
@@ -179,9 +183,18 @@ std::string JsonSummary(const RunFigures& figures, const Setup& setup) {
     AddLosslessFigures(figures.lossless, figures.result.decode_steps, &record);
   }
   if (setup.session->lossless_report() == nullptr) {
-    record["speculation"] = {{"drafted", figures.speculation.drafted},
-                             {"accepted", figures.speculation.accepted},
-                             {"verify_steps", figures.speculation.verify_steps}};
+    const SpeculationReport& guesses = figures.speculation;
+    auto& speculation = record["speculation"];
+    speculation = {{"drafted", guesses.drafted},
+                   {"accepted", guesses.accepted},
+                   {"verify_steps", guesses.verify_steps}};
+    for (const Speculation source : kDraftSources) {
+      const bool is_own = source == guesses.draft_source;
+      const std::string_view name = SpeculationName(source);
+      speculation[fmt::format("drafted_by_{}", name)] = is_own ? guesses.drafted_by_source : 0;
+      speculation[fmt::format("accepted_by_{}", name)] = is_own ? guesses.accepted_by_source : 0;
+    }
+    speculation["obstacle"] = setup.session->speculation_obstacle();
   }
   return record.dump();
 }
@@ -203,8 +216,15 @@ std::string HumanSummary(const RunFigures& figures, const Setup& setup) {
   }
   const bool is_lossless = setup.session->lossless_report() != nullptr;
   if (const SpeculationReport& guesses = figures.speculation; guesses.drafted > 0 && !is_lossless) {
-    text += fmt::format("[speculation: {} of {} guessed tokens accepted in {} steps]\n",
-                        guesses.accepted, guesses.drafted, guesses.verify_steps);
+    text += fmt::format("[speculation: {} of {} guessed tokens accepted in {} steps{}]\n",
+                        guesses.accepted, guesses.drafted, guesses.verify_steps,
+                        guesses.drafted_by_source > 0
+                            ? fmt::format("; {} of {} were the {}'s", guesses.accepted_by_source,
+                                          guesses.drafted_by_source, TitleOf(guesses.draft_source))
+                            : "");
+  }
+  if (const std::string& why = setup.session->speculation_obstacle(); !why.empty()) {
+    text += fmt::format("[no speculation: {}]\n", why);
   }
   if (is_lossless) {
     const LosslessReport& lossless = figures.lossless;

@@ -56,7 +56,7 @@ std::span<const Token> NotRead(const AnswerSoFar& answer, const Session& session
 class TurnDisplay {
  public:
   TurnDisplay(const CliOptions& options, const Turn& turn, const Setup& setup, TextOutput* output)
-      : options_(options), output_(output) {
+      : options_(options), shape_(setup.model->shape()), output_(output) {
     if (!IsLive(options)) return;
     live_.emplace(*setup.session, *setup.model, options.thoughts,
                   turn.goes_on.has_value() ? NotRead(turn.goes_on->so_far, *setup.session)
@@ -87,13 +87,14 @@ class TurnDisplay {
     }
     live_->Finish();
     if (!options_.quiet && !options_.json && isatty(STDERR_FILENO) != 0) {
-      SayWithEscapes(fmt::format("[{}]\n", fmt::join(TierLegend(session), "  ")));
+      SayWithEscapes(fmt::format("[{}]\n", fmt::join(TierLegend(session, shape_), "  ")));
     }
     return live_->status();
   }
 
  private:
   const CliOptions& options_;
+  const ModelShape& shape_;
   TextOutput* const output_;
   std::optional<LiveView> live_;
   Status announced_;

@@ -177,7 +177,8 @@ ExitCode MakeKey(const ServeInput& serve) {
 
 }  // namespace
 
-ExitCode RunServe(const CliOptions& options) {
+ExitCode RunServe(const CliOptions& given) {
+  CliOptions options = given;
   auto sockets = TakePassedSockets();
   if (!sockets.ok()) return Fail(sockets.status());
   if (!sockets->ignored.empty()) Say("ebb: {}\n", sockets->ignored);
@@ -191,6 +192,7 @@ ExitCode RunServe(const CliOptions& options) {
   if (!log.ok()) return Fail(AsUsage(log.status()));
   const auto model = OpenModel(options);
   if (!model.ok()) return Fail(model.status());
+  if (const Status status = OpenDraftModel(*model, &options); !status.ok()) return Fail(status);
   // A server with a configuration file, keys or a log file runs as a service, without a terminal
   // that could go, so SIGHUP means to read its files again.
   const bool has_files = *keys != nullptr || !serve.config.empty() ||

@@ -57,6 +57,12 @@ inline void AddSince(const SelectionAccounting& before, const SelectionAccountin
   }
 }
 
+// Guesses counts guessed tokens, and those among them that became part of a text.
+struct Guesses {
+  uint64_t drafted = 0;
+  uint64_t accepted = 0;
+};
+
 // Figures describes the server after the last step. Totals count since the server began.
 struct Figures {
   size_t waiting = 0;
@@ -84,8 +90,8 @@ struct Figures {
   uint64_t most_tokens = 0;       // the longest prompt with its answer, in tokens
   uint64_t stepped_jobs = 0;      // sum of the batch sizes of all steps
   SelectionAccounting selection;  // totals; the means are of the last job that selected
-  uint64_t drafted_tokens = 0;    // tokens guessed by speculative decoding
-  uint64_t accepted_tokens = 0;
+  // Counts the tokens that speculative decoding guessed in jobs that have ended, by source.
+  std::map<std::string, Guesses> guesses = {{"lookup", {}}};
   Histogram queue, first_token, between_tokens, whole;
   std::array<ArenaAccounting, kNumTiers> arenas = {};
   // Counts the rows of all sessions, in (layer, kv head, token) triples.

@@ -52,8 +52,9 @@ struct JobPiece {
 // JobToken is one generated token.
 struct JobToken {
   Token token = 0;
-  std::string text;    // the text that this token completed; may be empty
-  double seconds = 0;  // seconds since the answer's first token
+  std::string text;      // the text that this token completed; may be empty
+  double seconds = 0;    // seconds since the answer's first token
+  bool guessed = false;  // speculative decoding guessed the token, which needs no step of its own
 };
 
 // PromptProgress counts the tokens of a prompt that the engine has read.

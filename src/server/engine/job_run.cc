@@ -183,7 +183,8 @@ void JobRun::NoteToken(Token token) {
     if (progress_.in_thought) ++thought_tokens_;
   }
   if (job_.reports_tokens) {
-    update_.tokens.push_back({.token = token, .seconds = now - first_token_});
+    update_.tokens.push_back(
+        {.token = token, .seconds = now - first_token_, .guessed = session_->HasComputed(token)});
     has_update_ = true;
   }
   if (job_.logprobs.has_value()) NoteLogprobs(token);
@@ -334,8 +335,15 @@ void JobRun::CountEnd(const JobEnd& end) {
 void JobRun::CountReading() {
   AddSince(selection_before_, session_->accounting().selection, &figures_->selection);
   const SpeculationReport guesses = Since(guesses_before_, session_->speculation_report());
-  figures_->drafted_tokens += static_cast<uint64_t>(guesses.drafted);
-  figures_->accepted_tokens += static_cast<uint64_t>(guesses.accepted);
+  const auto add = [&](Speculation source, int64_t drafted, int64_t accepted) {
+    if (drafted == 0) return;
+    Guesses& total = figures_->guesses[std::string(SpeculationName(source))];
+    total.drafted += static_cast<uint64_t>(drafted);
+    total.accepted += static_cast<uint64_t>(accepted);
+  };
+  add(Speculation::kLookup, guesses.drafted - guesses.drafted_by_source,
+      guesses.accepted - guesses.accepted_by_source);
+  add(guesses.draft_source, guesses.drafted_by_source, guesses.accepted_by_source);
 }
 
 std::unique_ptr<Session> JobRun::TakeSession() {

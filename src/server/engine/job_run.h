@@ -79,6 +79,8 @@ class JobRun {
   // Chooses the next token, which becomes pending(). Returns false if the generation has ended.
   [[nodiscard]] bool Choose();
   [[nodiscard]] const std::optional<Token>& pending() const { return pending_; }
+  // Returns how many tokens may follow the pending one. REQUIRES: there is one.
+  [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }
   [[nodiscard]] StepOutcome DecodeAlone();
   // Passes on the outcome of a step that should have appended the pending token.
   void Appended(const StepOutcome& outcome, double seconds = 0);

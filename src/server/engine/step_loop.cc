@@ -211,6 +211,7 @@ void StepLoop::StepTogether(std::span<JobRun* const> who, bool reads_alone) {
   for (size_t i = 0; i < who.size(); ++i) {
     parts[i].session = who[i]->session();
     parts[i].token = who[i]->pending();
+    if (parts[i].token.has_value()) parts[i].most_guesses = who[i]->most_guesses();
     if (!parts[i].token.has_value() && reads_alone) {
       parts[i].most_prompt_tokens = static_cast<size_t>(pool_.engine().options().prefill_chunk);
     }
@@ -226,13 +227,15 @@ void StepLoop::StepTogether(std::span<JobRun* const> who, bool reads_alone) {
   ++figures_.steps;
   figures_.stepped_jobs += who.size();
   size_t num_read = 0;
+  std::vector<JobId> ids;  // jobs that end are removed
+  for (const JobRun* const run : who) ids.push_back(run->id());
   for (size_t i = 0; i < who.size(); ++i) {
     const Status& error =
         parts[i].status.ok() && who.size() == 1 ? outcome.status : parts[i].status;
     if (!outcome.taken) {
       if (!error.ok()) Refused(who[i], error);
     } else if (parts[i].token.has_value()) {
-      Appended(who[i], error, seconds);
+      Appended(who[i], error, seconds, parts[i].num_guesses);
     } else {
       num_read = parts[i].num_taken;
       figures_.prompt_tokens += num_read;
@@ -242,8 +245,21 @@ void StepLoop::StepTogether(std::span<JobRun* const> who, bool reads_alone) {
     }
   }
   if (!outcome.taken) return;
+  for (const JobId id : ids) TakeComputed(id);
   if (num_read > 0) Blend(seconds / num_read, &figures_.seconds_per_prompt_token);
   if (num_read == 0) Blend(seconds, &figures_.seconds_per_step);
+}
+
+// A step of several jobs would otherwise yield one of these tokens in a round.
+void StepLoop::TakeComputed(JobId id) {
+  while (JobRun* const run = pool_.Find(id)) {
+    const bool is_computed =
+        run->pending().has_value() && run->session()->HasComputed(*run->pending());
+    if (!is_computed) return;
+    const StepOutcome outcome = run->DecodeAlone();
+    if (!outcome.taken) return Refused(run, outcome.status);
+    NoteAppended(run, outcome.status, 0);
+  }
 }
 
 void StepLoop::StepAlone(JobRun* run) {
@@ -256,8 +272,13 @@ void StepLoop::StepAlone(JobRun* run) {
   Appended(run, outcome.status, clock_.Now() - start);
 }
 
-void StepLoop::Appended(JobRun* run, const Status& status, double seconds) {
-  shares_.Charge(run->state().owner, CostOf(1, run->session()->next_position()));
+void StepLoop::Appended(JobRun* run, const Status& status, double seconds, size_t num_guesses) {
+  shares_.Charge(run->state().owner,
+                 CostOf(static_cast<double>(1 + num_guesses), run->session()->next_position()));
+  NoteAppended(run, status, seconds);
+}
+
+void StepLoop::NoteAppended(JobRun* run, const Status& status, double seconds) {
   if (IsLimit(status.code())) pool_.NoteRefusal();
   run->Appended({.taken = true, .status = status}, seconds);
   Choose(run);

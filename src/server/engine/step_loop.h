@@ -50,7 +50,12 @@ class StepLoop {
   // each by itself.
   void StepTogether(std::span<JobRun* const> who, bool reads_alone);
   void StepAlone(JobRun* run);
-  void Appended(JobRun* run, const Status& status, double seconds);
+  // Appends the tokens that the job chooses as long as its session has computed them already.
+  void TakeComputed(JobId id);
+  // Charges the job's owner for a token and for the guesses after it that the step computed.
+  void Appended(JobRun* run, const Status& status, double seconds, size_t num_guesses = 0);
+  // Tells the job that its token was appended, and lets it choose the next.
+  void NoteAppended(JobRun* run, const Status& status, double seconds);
   void Read(JobRun* run, const Status& status);
   // Handles an error that refused a step before it changed anything.
   void Refused(JobRun* run, const Status& status);

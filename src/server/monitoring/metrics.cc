@@ -53,6 +53,18 @@ std::string TierLabel(int tier) {
   return fmt::format("tier=\"{}\"", TierName(static_cast<Tier>(tier)));
 }
 
+std::string SourceLabel(std::string_view source) { return fmt::format("source=\"{}\"", source); }
+
+// Returns the guesses of all sources.
+Guesses AllGuesses(const Figures& figures) {
+  Guesses all;
+  for (const auto& [source, guesses] : figures.guesses) {
+    all.drafted += guesses.drafted;
+    all.accepted += guesses.accepted;
+  }
+  return all;
+}
+
 void AddTiers(const Figures& figures, Writer* writer) {
   const auto each = [&](std::string_view name, std::string_view help, auto value) {
     writer->Family(name, "gauge", help);
@@ -97,10 +109,16 @@ void AddReading(const Figures& figures, Writer* writer) {
                   "The same share, computed from keys at every 17th token for one query head.",
                   selection.sampled_unread_mass);
   }
-  writer->Counter("ebb_drafted_tokens_total", "Tokens that speculative decoding guessed.",
-                  figures.drafted_tokens);
-  writer->Counter("ebb_accepted_tokens_total", "Drafted tokens that became part of the text.",
-                  figures.accepted_tokens);
+  writer->Family("ebb_drafted_tokens_total", "counter",
+                 "Tokens that speculative decoding guessed, by source.");
+  for (const auto& [source, guesses] : figures.guesses) {
+    writer->Sample("ebb_drafted_tokens_total", SourceLabel(source), guesses.drafted);
+  }
+  writer->Family("ebb_accepted_tokens_total", "counter",
+                 "Drafted tokens that became part of the text, by source.");
+  for (const auto& [source, guesses] : figures.guesses) {
+    writer->Sample("ebb_accepted_tokens_total", SourceLabel(source), guesses.accepted);
+  }
 }
 
 void AddVllm(const Figures& figures, Writer* writer) {
@@ -140,9 +158,9 @@ void AddLlamaCpp(const Figures& figures, Writer* writer) {
           figures.decode_seconds);
   counter("n_decode_total", "ebb_steps_total", figures.steps);
   counter("n_tokens_max", "Most tokens of a prompt and its answer.", figures.most_tokens);
-  counter("spec_decode_num_draft_tokens_total", "ebb_drafted_tokens_total", figures.drafted_tokens);
-  counter("spec_decode_num_accepted_tokens_total", "ebb_accepted_tokens_total",
-          figures.accepted_tokens);
+  const Guesses guesses = AllGuesses(figures);
+  counter("spec_decode_num_draft_tokens_total", "ebb_drafted_tokens_total", guesses.drafted);
+  counter("spec_decode_num_accepted_tokens_total", "ebb_accepted_tokens_total", guesses.accepted);
   counter("spec_decode_num_drafts_total", "ebb does not count drafts.", 0);
   gauge("prompt_tokens_seconds", "Tokens of prompts per second.",
         PerUnit(static_cast<double>(figures.prompt_tokens), figures.prompt_seconds));

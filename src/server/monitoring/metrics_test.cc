@@ -50,8 +50,8 @@ TEST(MetricsText, LlamaServersNamesHaveItsFigures) {
   figures.steps = 4;
   figures.stepped_jobs = 6;
   figures.parked = figures.waiting = 1;
-  figures.drafted_tokens = 40;
-  figures.accepted_tokens = 30;
+  figures.guesses["lookup"] = {.drafted = 30, .accepted = 25};
+  figures.guesses["mtp"] = {.drafted = 10, .accepted = 5};
   const std::string text = MetricsText(figures, 0, MetricsAlias::kLlamaCpp);
   EXPECT_THAT(text, HasSubstr("# TYPE llamacpp:prompt_tokens_total counter\n"));
   EXPECT_THAT(text, HasSubstr("\nllamacpp:prompt_tokens_total 30\n"));
@@ -62,6 +62,16 @@ TEST(MetricsText, LlamaServersNamesHaveItsFigures) {
   EXPECT_THAT(text, HasSubstr("\nllamacpp:requests_deferred 2\n"));
   EXPECT_THAT(text, HasSubstr("\nllamacpp:spec_decode_num_draft_tokens_total 40\n"));
   EXPECT_THAT(text, HasSubstr("\nllamacpp:spec_decode_num_accepted_tokens_total 30\n"));
+}
+
+TEST(MetricsText, SourcesOfGuessesAreLabels) {
+  Figures figures;
+  EXPECT_THAT(MetricsText(figures, 0, MetricsAlias::kNone),
+              HasSubstr("\nebb_drafted_tokens_total{source=\"lookup\"} 0\n"));
+  figures.guesses["eagle3"] = {.drafted = 10, .accepted = 5};
+  const std::string text = MetricsText(figures, 0, MetricsAlias::kNone);
+  EXPECT_THAT(text, HasSubstr("\nebb_drafted_tokens_total{source=\"eagle3\"} 10\n"));
+  EXPECT_THAT(text, HasSubstr("\nebb_accepted_tokens_total{source=\"eagle3\"} 5\n"));
 }
 
 TEST(MetricsText, TiersAndReasonsAreLabels) {

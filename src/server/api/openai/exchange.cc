@@ -254,7 +254,8 @@ Json Exchange::LogprobsJson(const std::vector<ToldLogprobs>& told) const {
 void Exchange::AddMemory(const Choice& choice, Json* own) const {
   if (choice.preceding.has_value()) (*own)["prompt"] = TextsJson(*model_, *choice.preceding);
   for (const JobToken& token : choice.tokens) {
-    (*own)["tokens"].push_back({{"id", token.token}, {"text", token.text}});
+    Json& json = (*own)["tokens"].emplace_back(Json{{"id", token.token}, {"text", token.text}});
+    if (token.guessed) json["guessed"] = true;
   }
   if (choice.memory.has_value()) (*own)["memory"] = MemoryJson(*choice.memory);
 }

@@ -130,14 +130,15 @@ TEST(Exchange, MemoryComesBesideTheTextWhereItWasAskedFor) {
   Exchange exchange(nullptr, options);
   exchange.Take(0, {.accepted = true});
   (void)exchange.TakeEvents();
-  exchange.Take(0, {.pieces = {{TextPart::kAnswer, "ab"}},
-                    .tokens = {{.token = 7, .text = "a"}, {.token = 8, .text = "b"}}});
+  exchange.Take(
+      0, {.pieces = {{TextPart::kAnswer, "ab"}},
+          .tokens = {{.token = 7, .text = "a"}, {.token = 8, .text = "b", .guessed = true}}});
   exchange.Take(0, {.memory = MemoryReport{.num_tokens = 1}});
   exchange.Take(0, {.memory = SomeMemory()});
   std::vector<Json> events = Events(exchange.TakeEvents());
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0]["choices"][0]["delta"]["content"], "ab");
-  const Json tokens = {{{"id", 7}, {"text", "a"}}, {{"id", 8}, {"text", "b"}}};
+  const Json tokens = {{{"id", 7}, {"text", "a"}}, {{"id", 8}, {"text", "b"}, {"guessed", true}}};
   EXPECT_EQ(events[0]["ebb"]["tokens"], tokens);
   EXPECT_EQ(events[0]["ebb"]["memory"], SomeMemoryJson()) << "the newest report alone";
   // A report without text is sent as an event of its own.

@@ -27,7 +27,8 @@ export async function take(body, { controller, conversation, node, times }, page
       node.prompt = own.prompt;
       node.promptTokens = own.prompt.length;
     }
-    for (const { id, text } of own.tokens ?? []) {
+    for (const { id, text, guessed } of own.tokens ?? []) {
+      if (guessed) (node.trace.guessed ??= []).push(node.trace.ids.length);
       node.trace.ids.push(id);
       node.trace.texts.push(text);
     }

@@ -350,7 +350,9 @@ function retint(isSure = false) {
     return;
   }
   const parts = talk.pathTo(state.current, node.id).flatMap((one) => state.views.get(one.id)?.parts() ?? []);
-  const map = new TokenMap([...node.prompt, ...node.trace.texts], node.memory.tokens, node.memory.tiers);
+  const guessed = $('mark-guessed').checked ? node.trace.guessed ?? [] : [];
+  const map = new TokenMap([...node.prompt, ...node.trace.texts], node.memory.tokens, node.memory.tiers,
+                           guessed.map((number) => node.prompt.length + number));
   const numFound = tint(parts, map);
   $('legend-note').textContent = numFound < parts.length ? 'Text without a tint is not in the cache.' : '';
   nextTint = performance.now() + Math.max(400, 8 * (performance.now() - now));
@@ -527,6 +529,8 @@ function setTints(on) {
 function dress() {
   for (const button of document.querySelectorAll('[data-icon]')) button.append(icon(button.dataset.icon));
   $('legend').append(...kTiers.map(({ name, what }, tier) => el('span', { class: `tier t${tier}` }, el('u', {}, name), ` ${what}`)),
+                     el('label', { class: 'guessed', title: 'Tokens of the newest answer that speculative decoding guessed: they took no step of their own' },
+                        el('input', { type: 'checkbox', id: 'mark-guessed' }), ' ', el('u', {}, 'guessed')),
                      el('span', { id: 'legend-note' }));
   $('tint').hidden = !canTint;
 }
@@ -546,6 +550,7 @@ function listen() {
   kept.listen(hear);
   settings.listen(useSettings);
   $('tint').addEventListener('click', () => setTints(!state.tints));
+  $('mark-guessed').addEventListener('change', () => retint(true));
   $('open-settings').addEventListener('click', () => {
     if (state.props === null) return;
     settings.openSettings($('settings'), state.props,

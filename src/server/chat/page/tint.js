@@ -1,20 +1,24 @@
-// Tints each token in the drawn text by the tier of memory that holds it. The elements are not
-// changed: ranges of text are added to the browser's highlights (ebb-t0 ... ebb-t3, and ebb-math0
-// ... for formulas, in which an underline would change the meaning: = to ≡).
+// Tints each token in the drawn text by the tier of memory that holds it, and marks guessed tokens. The
+// elements are not changed: ranges of text are added to the browser's highlights (ebb-t0 ... ebb-t3,
+// ebb-math0 ... for formulas, in which an underline would change the meaning: = to ≡, and ebb-guessed).
 //
 // The drawn text lacks the marks of Markdown. Each word of it is therefore searched in the text
 // that the model wrote, from the last found word on.
 
 export const canTint = typeof Highlight === 'function' && CSS.highlights !== undefined;
 
-const kNames = ['ebb-t0', 'ebb-t1', 'ebb-t2', 'ebb-t3', 'ebb-math0', 'ebb-math1', 'ebb-math2', 'ebb-math3'];
+const kNames = ['ebb-t0', 'ebb-t1', 'ebb-t2', 'ebb-t3', 'ebb-math0', 'ebb-math1', 'ebb-math2', 'ebb-math3',
+                'ebb-guessed'];
 const kMath = 4;
+const kGuessed = 8;
 const kWindow = 600;  // characters within which the next word is searched
 
 // TokenMap holds the whole text of a sequence and the tier of each of its characters.
 export class TokenMap {
-  // texts: the texts of all tokens. tiers: see `ebb.memory` in docs/user/serve.md.
-  constructor(texts, numTokens, tiers) {
+  // texts: the texts of all tokens. tiers: see `ebb.memory` in docs/user/serve.md. guessed: numbers of
+  // the tokens to mark as guessed by speculative decoding.
+  constructor(texts, numTokens, tiers, guessed) {
+    this.guessed = new Set(guessed);
     this.text = texts.join('');
     this.tierAt = new Uint8Array(this.text.length);
     this.begins = [];  // index of each token's first character
@@ -114,6 +118,13 @@ export function tint(parts, map) {
       while (to < end && map.tierAt[place + to - begin] === tier) ++to;
       addRange(tier, node, from, to === end ? until : to);
       from = to;
+    }
+    if (map.guessed.size === 0) continue;
+    for (let from = begin; from < end;) {
+      const number = map.tokenAt(place + from - begin);
+      const to = Math.min(end, begin + (map.begins[number + 1] ?? map.text.length) - place);
+      if (map.guessed.has(number)) addRange(kGuessed, node, from, to);
+      from = Math.max(to, from + 1);
     }
   }
   kNames.forEach((name, i) => CSS.highlights.set(name, new Highlight(...ranges[i])));
