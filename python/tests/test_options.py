@@ -44,7 +44,7 @@ def test_names_of_signatures_are_those_of_the_options():
 
     assert set(SessionOptions.__annotations__) == keywords(ebb.Engine.session)
     assert set(GenerateOptions.__annotations__) == keywords(ebb.Session.generate)
-    engine = {"threads", "kv_type", "kv_cap", "device", "prefill_chunk"}
+    engine = {"threads", "kv_type", "kv_cap", "device", "prefill_chunk", "draft_model", "draft_kv_type"}
     assert set(ModelSessionOptions.__annotations__) == set(SessionOptions.__annotations__) | engine
     assert engine < keywords(ebb.Engine.__init__)
 

@@ -22,13 +22,29 @@ def test_guesses_change_no_bit(options):
     assert answers["off"] == answers["auto"] == answers["lookup"]
 
 
-def test_half_precision_decodes_plainly_and_says_why():
-    session = ebb.Model("pebble").session()
-    "".join(token.text for token in session.generate(PROMPT, max_tokens=20, ignore_eos=True))
-    report = session.speculation_report
-    assert report["drafted"] == 0 and "weights of type f16" in report["obstacle"]
+def test_half_precision_guesses_and_changes_no_bit():
+    answers = {}
+    for speculate in ("off", "auto"):
+        session = ebb.Model("pebble").session(speculate=speculate)
+        text = "".join(token.text for token in session.generate(PROMPT, max_tokens=200, ignore_eos=True))
+        assert session.speculation_report["obstacle"] == ""
+        answers[speculate] = (text, session.logits_hash)
+    assert answers["off"] == answers["auto"]
+
+
+def test_a_draft_model_guesses_and_changes_no_bit():
+    model = ebb.Model("pebble", dequantize=True)
+    answers = {}
+    for speculate in ("off", "model"):
+        engine = ebb.Engine(model, draft_model=ebb.Model("pebble"))
+        session = engine.session(speculate=speculate)
+        text = "".join(token.text for token in session.generate(PROMPT, max_tokens=100, ignore_eos=True))
+        answers[speculate] = (text, session.logits_hash)
+    assert answers["off"] == answers["model"]
 
 
 def test_other_sources_are_refused():
-    with pytest.raises(ebb.InvalidArgument, match="speculate: expected auto, off or lookup"):
+    with pytest.raises(ebb.InvalidArgument, match="speculate: expected off, auto, lookup, model, mtp, eagle3, assistant or dflash"):
+        ebb.Model("pebble").session(speculate="eagle")
+    with pytest.raises(ebb.InvalidArgument, match="without its MTP layer"):
         ebb.Model("pebble").session(speculate="mtp")

@@ -260,7 +260,7 @@ TEST_F(FitTest, RunTakesTheFullCacheWhereItFitsAndSaysSo) {
   const ProgramEnd end = Run("-n 20 --memory 4GiB -m " + model_->path());
   EXPECT_EQ(end.exit_code, 0) << end.err;
   EXPECT_EQ(end.out, plain.out);
-  EXPECT_THAT(end.err, StartsWith("[memory: "));
+  EXPECT_THAT(end.err, StartsWith("[planned: "));
   EXPECT_THAT(end.err, HasSubstr("tiers: full]"));
   // A policy gives scores to tiers; where none are needed it lets no row go.
   const ProgramEnd named =
@@ -312,7 +312,7 @@ TEST_F(FitTest, FidelityMeasuresTheSettingThatMemoryChooses) {
       "ebb-lab fidelity --threads 1 --window-tokens 100 --windows 1 -m " + model_->path();
   const ProgramEnd end = RunEbb(fidelity + " --memory 4GiB");
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.err, StartsWith("[memory: "));
+  EXPECT_THAT(end.err, StartsWith("[planned: "));
   EXPECT_THAT(end.err, HasSubstr("for 100 tokens"));
   EXPECT_EQ(RunEbb(fidelity + " --memory 1MiB").exit_code, 3);
 }

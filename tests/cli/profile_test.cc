@@ -184,7 +184,7 @@ TEST_F(ProfileTest, WhatEndsByALimitSaysSoAndIsWritten) {
 TEST_F(ProfileTest, MemoryChoosesTiersHereToo) {
   const ProgramEnd end = Profile("-n 20 -p tide --memory 4GiB");
   EXPECT_EQ(end.exit_code, 0) << end.err;
-  EXPECT_THAT(end.err, HasSubstr("[memory: "));
+  EXPECT_THAT(end.err, HasSubstr("[planned: "));
   EXPECT_THAT(end.out, HasSubstr("top 20 % of the tokens"));
 }
 

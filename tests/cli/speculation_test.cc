@@ -8,6 +8,8 @@
 
 #include "tests/cli/program.h"
 #include "tests/cli/tiny_model.h"
+#include "tests/support/expect_ok.h"
+#include "tests/support/random_gguf.h"
 
 namespace ebb {
 namespace {
@@ -47,9 +49,42 @@ TEST(SpeculateOptionTest, ChangesNeitherTextNorLogits) {
 }
 
 TEST(SpeculateOptionTest, RefusesOtherSources) {
-  const ProgramEnd end = RunRepeating("--speculate mtp");
+  const ProgramEnd end = RunRepeating("--speculate eagle");
   EXPECT_NE(end.exit_code, 0);
-  EXPECT_THAT(end.err, HasSubstr("expected auto|off|lookup, found \"mtp\""));
+  EXPECT_THAT(end.err, HasSubstr("expected auto|off|lookup|model|mtp|eagle3|assistant|dflash, found \"eagle\""));
+}
+
+// --draft-model takes a head for the model; reports name it.
+TEST(SpeculateOptionTest, TakesHeadsInFiles) {
+  const TempFolder folder;
+  const RandomGgufOptions target = {.num_layers = 4,
+                                    .embed_dim = 64,
+                                    .num_q_heads = 2,
+                                    .num_kv_heads = 1,
+                                    .head_dim = 32,
+                                    .feed_forward_dim = 64,
+                                    .context = 256};
+  ExpectOk(WriteRandomGguf(target, folder.File("model.gguf")));
+  ExpectOk(WriteRandomEagle3(target, {}, folder.File("head.gguf")));
+  const auto run = [&](const std::string& arguments) {
+    return RunEbb("run --raw --temp 0 --threads 1 -n 60 --ignore-eos --json -p tide -m " +
+                  folder.File("model.gguf") + " " + arguments);
+  };
+  const std::string head = " --draft-model " + folder.File("head.gguf");
+  const json expected = RecordOf(run("--speculate off"));
+  const json record = RecordOf(run("--speculate eagle3 --speculate-min 3" + head));
+  EXPECT_EQ(record["logits_hash"], expected["logits_hash"]);
+  EXPECT_GT(record["speculation"]["drafted_by_eagle3"], 20);
+  EXPECT_EQ(record["speculation"]["drafted_by_eagle3"], record["speculation"]["drafted"]);
+  EXPECT_EQ(record["speculation"]["drafted_by_model"], 0);
+  EXPECT_THAT(run("--speculate eagle3").err, HasSubstr("--speculate eagle3: needs --draft-model"));
+  EXPECT_THAT(run("--speculate model" + head).err, HasSubstr("head.gguf is a head (eagle3)"));
+  EXPECT_THAT(run("--draft-kv-type q4" + head).err,
+              HasSubstr("--draft-kv-type: the rows of a head"));
+  const ProgramEnd alone = RunEbb("run -p tide -m " + folder.File("head.gguf"));
+  EXPECT_THAT(alone.err, HasSubstr("as that model's draft model (--draft-model)"));
+  const ProgramEnd fit = RunEbb("fit --json -m " + folder.File("model.gguf") + head);
+  EXPECT_EQ(fit.exit_code, 0) << fit.err;
 }
 
 }  // namespace

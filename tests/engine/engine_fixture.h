@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,17 @@ inline std::shared_ptr<const Model> RandomModel(const RandomGgufOptions& shape,
   auto model = Model::Load({.path = path, .for_device = for_device});
   EXPECT_TRUE(model.ok()) << model.status().ToString();
   return *model;
+}
+
+// Random tokens of text: neither control tokens nor those that end an answer.
+inline std::vector<Token> TextTokens(const Model& model, size_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<Token> tokens(count);
+  for (Token& token : tokens) {
+    do token = static_cast<Token>(random() % model.shape().vocab_size);
+    while (model.IsControl(token) || model.EndsGeneration(token));
+  }
+  return tokens;
 }
 
 // The same model for all tests of a program: it is written and loaded once.

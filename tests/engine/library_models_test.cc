@@ -11,6 +11,7 @@
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
 #include "src/attention/rows.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/support/engine/library_models.h"
 #include "tests/support/logits.h"
@@ -22,9 +23,18 @@ using testing::HasSubstr;
 
 constexpr int kContext = 256;  // that the models were made for
 
+// Jamba, PLaMo 2 and Kimi Linear keep states by ebb's patch of llama.cpp.
+#ifdef EBB_LLAMA_IS_PATCHED
+constexpr bool kIsPatched = true;
+#else
+constexpr bool kIsPatched = false;
+#endif
+
 struct Kind {
   LibraryModelOptions options;
   bool has_state = false;
+  // The graph keeps the states after each token of a step, so that guesses can be dropped.
+  bool keeps_states = false;
   // Products of computed matrices, whose bits depend on how many tokens there are.
   bool has_computed_products = false;
 };
@@ -44,13 +54,7 @@ class LibraryModels : public testing::TestWithParam<Kind> {
     return *model;
   }
   [[nodiscard]] std::vector<Token> Tokens(size_t count, uint64_t seed) const {
-    std::mt19937_64 random(seed);
-    std::vector<Token> tokens(count);
-    for (Token& token : tokens) {
-      do token = static_cast<Token>(random() % model_->shape().vocab_size);
-      while (model_->IsControl(token));
-    }
-    return tokens;
+    return TextTokens(*model_, count, seed);
   }
   [[nodiscard]] Token EndOfMessage() const {
     for (Token token = 0; token < model_->shape().vocab_size; ++token) {
@@ -270,6 +274,59 @@ TEST_P(LibraryModels, ASessionGoesBackToTheEndOfItsLastAnswer) {
   EXPECT_EQ(Logits(*session), Logits(*other));
 }
 
+// Guesses of which one in six is wrong; the session is rolled back, forked and read on in between.
+TEST_P(LibraryModels, GuessesChangeNoBitOrAreRefused) {
+  auto engine = MakeEngineOf(model_, {.threads = 2});
+  auto plain = Open(*engine);
+  auto guessing = Open(*engine, SessionOptions{.speculation = Speculation::kLookup});
+  const bool may_guess =
+      !GetParam().has_computed_products && (!GetParam().has_state || GetParam().keeps_states);
+  ASSERT_EQ(guessing->speculation_obstacle().empty(), may_guess)
+      << guessing->speculation_obstacle();
+  if (GetParam().has_computed_products) {
+    const SessionOptions inexact = {.speculation = Speculation::kLookup, .guesses_inexactly = true};
+    EXPECT_EQ(Open(*engine, inexact)->speculation_obstacle().empty(), !GetParam().has_state);
+  }
+  if (!may_guess) return;
+  const std::vector<Token> text = Tokens(150, 7);
+  size_t next = 0;
+  std::mt19937 random(8);
+  const auto guess = [&](int most) {
+    std::vector<Token> guesses;
+    const size_t end = std::min(text.size(), next + random() % 13);
+    for (size_t i = next; i < end && static_cast<int>(guesses.size()) < most; ++i) {
+      guesses.push_back(random() % 6 != 0 ? text[i] : text[(i + 1) % text.size()]);
+    }
+    return guesses;
+  };
+  int64_t accepted = 0;
+  Internals::Of(*guessing).lookup->GuessBy(guess);
+  const std::span<const Token> prompt = std::span(prompt_).first(40);
+  for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Prefill(prompt));
+  while (next < text.size()) {
+    const Token token = text[next++];
+    for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Decode(token));
+    ASSERT_TRUE(std::isfinite(plain->logits().front()));
+    ASSERT_EQ(guessing->logits_hash(), plain->logits_hash()) << next;
+    if (next == 50) {
+      const Position end = plain->NearestTruncation(plain->next_position() - 3);
+      ASSERT_EQ(guessing->NearestTruncation(plain->next_position() - 3), end);
+      for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->TruncateTo(end));
+    } else if (next == 90) {
+      for (Session* one : {plain.get(), guessing.get()})
+        ExpectOk(one->Prefill(std::span(answer_).first(20)));
+    } else if (next == 120) {
+      accepted += guessing->speculation_report().accepted;
+      auto fork = guessing->Fork();
+      ExpectOk(fork.status());
+      guessing = *std::move(fork);
+      Internals::Of(*guessing).lookup->GuessBy(guess);
+    }
+  }
+  EXPECT_GT(accepted + guessing->speculation_report().accepted, 60);
+  EXPECT_EQ(Logits(*guessing), Logits(*plain));
+}
+
 TEST_P(LibraryModels, LosslessGenerationIsExactOrRefused) {
   SessionOptions options;
   options.policy = SmallPolicy("streaming", "48");
@@ -372,12 +429,16 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{.options = {"gemma2", false, "q8_0"}}, Kind{.options = Gemma4WithSharedRows()},
         Kind{.options = {"gemma3n", false, "f32"}, .has_computed_products = true},
         Kind{.options = {"deepseek2", true, "q8_0"}},
-        Kind{.options = {"qwen35moe", true, "q4_0"}, .has_state = true},
-        Kind{.options = {"lfm2", false, "q8_0"}, .has_state = true},
-        Kind{.options = {"nemotron_h", false, "f32"}, .has_state = true},
-        Kind{.options = {"falcon-h1", false, "q8_0"}, .has_state = true},
-        Kind{.options = {"kimi-linear", true, "q8_0"}, .has_state = true},
-        Kind{.options = {"bailingmoe3", true, "q8_0"}, .has_state = true},
+        Kind{.options = {"qwen35moe", true, "q4_0"}, .has_state = true, .keeps_states = true},
+        Kind{.options = {"lfm2", false, "q8_0"}, .has_state = true, .keeps_states = true},
+        Kind{.options = {"nemotron_h", false, "f32"}, .has_state = true, .keeps_states = true},
+        Kind{.options = {"falcon-h1", false, "q8_0"}, .has_state = true, .keeps_states = true},
+        Kind{.options = {"kimi-linear", true, "q8_0"},
+             .has_state = true,
+             .keeps_states = kIsPatched},
+        Kind{.options = {"jamba", true, "q8_0"}, .has_state = true, .keeps_states = kIsPatched},
+        Kind{.options = {"plamo2", false, "q8_0"}, .has_state = true, .keeps_states = kIsPatched},
+        Kind{.options = {"bailingmoe3", true, "q8_0"}, .has_state = true, .keeps_states = true},
         Kind{.options = {"minimax-01", true, "f32"},
              .has_state = true,
              .has_computed_products = true}));

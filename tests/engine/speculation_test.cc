@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -212,6 +214,27 @@ INSTANTIATE_TEST_SUITE_P(Policies, SpeculationAt,
                                                           Granularity::kHead)),
                          NameOf);
 
+// Decodes a text with guesses, of which one in ten is wrong, and without.
+void ExpectGuessesChangeNothing(const RandomGgufOptions& shape, size_t num_tokens) {
+  const auto model = RandomModel(shape);
+  auto engine = MakeEngineOf(model);
+  SessionOptions options = {.ledger = SessionOptions::Record::kYes};
+  auto plain = Open(*engine, options);
+  options.speculation = Speculation::kLookup;
+  auto guessing = Open(*engine, options);
+  ASSERT_EQ(guessing->speculation_obstacle(), "");
+  const std::vector<Token> text = RandomTokens(shape, num_tokens, 5);
+  Oracle oracle(text, 0.9, 7);
+  Internals::Of(*guessing).lookup->GuessBy([&](int most) { return oracle.Propose(most); });
+  for (Session* session : {plain.get(), guessing.get()}) ExpectOk(session->Prefill(text));
+  for (size_t i = 0; i < text.size(); ++i) {
+    oracle.StandAt(i + 1);
+    for (Session* session : {plain.get(), guessing.get()}) ExpectOk(session->Decode(text[i]));
+    ASSERT_NO_FATAL_FAILURE(ExpectSame(*plain, *guessing));
+  }
+  EXPECT_GT(guessing->speculation_report().accepted, 50);
+}
+
 // Takes every window by itself: rows leave it while guesses are taken.
 TEST(SpeculationTest, WindowsExpireAsWithoutGuesses) {
   const RandomGgufOptions shape = {.family = "gemma3",
@@ -224,23 +247,18 @@ TEST(SpeculationTest, WindowsExpireAsWithoutGuesses) {
                                    .head_dim = 64,
                                    .feed_forward_dim = 192,
                                    .context = 2048};
-  const auto model = RandomModel(shape);
-  auto engine = MakeEngineOf(model);
-  SessionOptions options = {.ledger = SessionOptions::Record::kYes};
-  auto plain = Open(*engine, options);
-  options.speculation = Speculation::kLookup;
-  auto guessing = Open(*engine, options);
-  ASSERT_EQ(guessing->speculation_obstacle(), "");
-  const std::vector<Token> text = RandomTokens(shape, 200, 5);
-  Oracle oracle(text, 0.9, 7);
-  Internals::Of(*guessing).lookup->GuessBy([&](int most) { return oracle.Propose(most); });
-  for (Session* session : {plain.get(), guessing.get()}) ExpectOk(session->Prefill(text));
-  for (size_t i = 0; i < text.size(); ++i) {
-    oracle.StandAt(i + 1);
-    for (Session* session : {plain.get(), guessing.get()}) ExpectOk(session->Decode(text[i]));
-    ASSERT_NO_FATAL_FAILURE(ExpectSame(*plain, *guessing));
+  ExpectGuessesChangeNothing(shape, 200);
+}
+
+// Weights of 16 bits have other bits in products of several columns, and are multiplied token by
+// token.
+TEST(SpeculationTest, WeightsOf16BitsAreMultipliedByToken) {
+  for (const char* type : {"f16", "bf16", "f32", "q8_0"}) {
+    RandomGgufOptions shape = SmallModelOptions();
+    shape.weight_type = type;
+    SCOPED_TRACE(type);
+    ExpectGuessesChangeNothing(shape, 120);
   }
-  EXPECT_GT(guessing->speculation_report().accepted, 50);
 }
 
 // Batches take what was computed before, and drop it at another token.
@@ -270,6 +288,53 @@ TEST(SpeculationTest, BatchesHaveTheBitsOfPlainSteps) {
   EXPECT_GT(guessing->speculation_report().accepted, 20);
 }
 
+// In a batch, too, sessions compute guesses, each as many as it likes.
+TEST(SpeculationTest, GuessesOfABatchHaveTheBitsOfPlainSteps) {
+  auto engine = MakeEngine();
+  constexpr size_t kSessions = 4;
+  const std::vector<Token> text = SomeTokens(200, 3);
+  std::vector<std::unique_ptr<Session>> plain, guessing;
+  std::vector<Oracle> oracles;
+  for (uint32_t i = 0; i < kSessions; ++i) {
+    oracles.emplace_back(std::span(text).subspan(10 * i), 0.6 + 0.1 * i, i);
+    SessionOptions options = {.ledger = SessionOptions::Record::kYes};
+    plain.push_back(Open(*engine, options));
+    options.speculation = Speculation::kLookup;
+    guessing.push_back(Open(*engine, options));
+    for (Session* one : {plain.back().get(), guessing.back().get()}) {
+      ExpectOk(one->Prefill(SomeTokens(20 + 7 * i, i)));
+    }
+  }
+  for (uint32_t i = 0; i + 1 < kSessions; ++i) {  // the last one guesses by its lookup alone
+    Internals::Of(*guessing[i]).lookup->GuessBy([&oracle = oracles[i]](int most) {
+      return oracle.Propose(most);
+    });
+  }
+  size_t num_guesses = 0;
+  for (size_t step = 0; step < 150; ++step) {
+    std::vector<SessionStep> parts(kSessions);
+    for (uint32_t i = 0; i < kSessions; ++i) {
+      const Token token = text[10 * i + step];
+      ExpectOk(plain[i]->Decode(token));
+      oracles[i].StandAt(step + 1);
+      parts[i] = {.session = guessing[i].get(), .token = token, .most_guesses = 11};
+    }
+    ExpectOk(engine->Step(parts));
+    for (uint32_t i = 0; i < kSessions; ++i) {
+      num_guesses += parts[i].num_guesses;
+      ASSERT_EQ(parts[i].num_taken, 1u);
+      ASSERT_NO_FATAL_FAILURE(ExpectSame(*plain[i], *guessing[i])) << step << ", " << i;
+    }
+  }
+  size_t drafted = 0;
+  for (const auto& session : guessing) {
+    EXPECT_LE(session->speculation_report().accepted, session->speculation_report().drafted);
+    drafted += static_cast<size_t>(session->speculation_report().drafted);
+  }
+  EXPECT_EQ(drafted, num_guesses);
+  EXPECT_GT(guessing[0]->speculation_report().accepted, 20);
+}
+
 // Guesses come from a predicted text, too, which the session never has as tokens.
 TEST(SpeculationTest, PredictedTextIsGuessedFrom) {
   auto engine = MakeEngine();
@@ -283,12 +348,38 @@ TEST(SpeculationTest, PredictedTextIsGuessedFrom) {
     ASSERT_EQ(guessing->logits_hash(), plain->logits_hash());
   }
   EXPECT_TRUE(std::ranges::equal(plain->tokens(), guessing->tokens()));
-  LookupDecoder& lookup = *Internals::Of(*guessing).lookup;
+  GuessingDecoder& lookup = *Internals::Of(*guessing).lookup;
   EXPECT_LE(lookup.report().accepted, lookup.report().drafted);
   EXPECT_GT(lookup.memory_bytes(), 600 * sizeof(Token));
   ExpectOk(guessing->TruncateTo(30));
   guessing->Predict({});
   ExpectOk(guessing->Decode(3));
+}
+
+std::string ContentsOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// An engine checks itself before its first session with guesses, and keeps the result.
+TEST(SpeculationTest, AModelWhoseBitsDifferIsNotGuessedFor) {
+  const TempFolder folder;
+  const std::string path = folder.File("new/checks");
+  const SessionOptions guessing = {.speculation = Speculation::kLookup};
+  auto engine = MakeEngine({.threads = 1, .checks_file = path});
+  (void)Open(*engine);
+  EXPECT_EQ(ContentsOf(path), "") << "sessions without guesses need no check";
+  EXPECT_EQ(Open(*engine, guessing)->speculation_obstacle(), "");
+  const std::string kept = ContentsOf(path);
+  ASSERT_TRUE(kept.ends_with(" same\n")) << kept;
+  // Another program takes the result without computing it.
+  std::ofstream(path) << kept.substr(0, kept.size() - 6) << " differ\n";
+  auto other = MakeEngine({.threads = 1, .checks_file = path});
+  auto session = Open(*other, guessing);
+  EXPECT_NE(session->speculation_obstacle().find("round differently"), std::string::npos);
+  ExpectOk(session->Prefill(SomeTokens(20)));
+  ExpectOk(session->Decode(3));
+  EXPECT_EQ(session->speculation_report().drafted, 0);
 }
 
 // The lookup finds what repeats, and steps are never taken for it where nothing does.

@@ -130,6 +130,9 @@ class RandomGguf {
   void AddTokenizer();
   void AddTensors();
   void AddMarks();
+  void AddEagle3(const RandomEagle3Options& head, int target_embed_dim);
+  void AddAssistant(const RandomAssistantOptions& assistant);
+  void AddDflash(const RandomDflashOptions& head);
   [[nodiscard]] bool WriteTo(const std::string& path) const {
     return gguf_write_to_file(gguf_.get(), path.c_str(), /*only_meta=*/false);
   }
@@ -402,7 +405,166 @@ void RandomGguf::AddTensors() {
   if (o_.eviction_window > 0 && o_.marks == RandomGgufOptions::Marks::kAdapter) AddMarks();
 }
 
+void RandomGguf::AddDflash(const RandomDflashOptions& head) {
+  gguf_set_arr_data(gguf_.get(), Key("target_layers").c_str(), GGUF_TYPE_INT32,
+                    head.target_layers.data(), head.target_layers.size());
+  SetSize("block_size", head.block_size);
+  gguf_set_val_u32(gguf_.get(), "tokenizer.ggml.mask_token_id", 0);
+  const std::string& type = o_.weight_type;
+  const int64_t query_dim = int64_t{o_.num_q_heads} * o_.head_dim;
+  const int64_t kv_dim = int64_t{o_.num_kv_heads} * o_.head_dim;
+  const auto features = static_cast<int64_t>(head.target_layers.size()) * o_.embed_dim;
+  AddMatrix("fc.weight", features, o_.embed_dim, 1, type);
+  AddVector("enc.output_norm.weight", o_.embed_dim, 1, 0.1f);
+  AddVector("output_norm.weight", o_.embed_dim, 1, 0.1f);
+  if (head.has_markov_head) {
+    AddMatrix("markov_w1.weight", 32, o_.num_tokens, 1, "f32");
+    AddMatrix("markov_w2.weight", 32, o_.num_tokens, 1, "f32");
+  }
+  for (int layer = 0; layer < o_.num_layers; ++layer) {
+    const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
+    AddVector(name("attn_norm.weight"), o_.embed_dim, 1, 0.1f);
+    AddVector(name("ffn_norm.weight"), o_.embed_dim, 1, 0.1f);
+    AddVector(name("attn_q_norm.weight"), o_.head_dim, 1.5f, 0.3f);
+    AddVector(name("attn_k_norm.weight"), o_.head_dim, 1.5f, 0.3f);
+    AddMatrix(name("attn_q.weight"), o_.embed_dim, query_dim, 1.5f, type);
+    AddMatrix(name("attn_k.weight"), o_.embed_dim, kv_dim, 1.5f, type);
+    AddMatrix(name("attn_v.weight"), o_.embed_dim, kv_dim, 1, type);
+    AddMatrix(name("attn_output.weight"), query_dim, o_.embed_dim, 2, type);
+    AddMatrix(name("ffn_gate.weight"), o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+    AddMatrix(name("ffn_up.weight"), o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+    AddMatrix(name("ffn_down.weight"), o_.feed_forward_dim, o_.embed_dim, 0.7f, type);
+  }
+}
+
+void RandomGguf::AddAssistant(const RandomAssistantOptions& assistant) {
+  SetSize("embedding_length_out", assistant.target_embed_dim);
+  SetSize("nextn_predict_layers", o_.num_layers);
+  SetSize("attention.key_length_swa", assistant.window_head_dim);
+  SetSize("attention.value_length_swa", assistant.window_head_dim);
+  SetSize("rope.dimension_count_swa", assistant.window_head_dim);
+  const std::string& type = o_.weight_type;
+  AddMatrix("token_embd.weight", o_.embed_dim, o_.num_tokens, 2, type);
+  AddVector("output_norm.weight", o_.embed_dim, 1, 0.1f);
+  AddMatrix("nextn.pre_projection.weight", int64_t{2} * assistant.target_embed_dim, o_.embed_dim, 1,
+            type);
+  AddMatrix("nextn.post_projection.weight", o_.embed_dim, assistant.target_embed_dim, 1, type);
+  AddVector("rope_freqs.weight", o_.head_dim / 2, 1, 0);
+  for (int layer = 0; layer < o_.num_layers; ++layer) {
+    const auto name = [&](std::string_view part) { return fmt::format("blk.{}.{}", layer, part); };
+    const int head_dim = o_.window_layers[layer] ? assistant.window_head_dim : o_.head_dim;
+    const int64_t query_dim = int64_t{o_.num_q_heads} * head_dim;
+    for (const std::string_view norm :
+         {"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"}) {
+      AddVector(name(fmt::format("{}.weight", norm)), o_.embed_dim, 1, 0.1f);
+    }
+    AddVector(name("attn_q_norm.weight"), head_dim, 1, 0.1f);
+    AddVector(name("layer_output_scale.weight"), 1, 1, 0.1f);
+    AddMatrix(name("attn_q.weight"), o_.embed_dim, query_dim, 1, type);
+    AddMatrix(name("attn_output.weight"), query_dim, o_.embed_dim, 1, type);
+    AddMatrix(name("ffn_gate.weight"), o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+    AddMatrix(name("ffn_up.weight"), o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+    AddMatrix(name("ffn_down.weight"), o_.feed_forward_dim, o_.embed_dim, 0.7f, type);
+  }
+}
+
+void RandomGguf::AddEagle3(const RandomEagle3Options& head, int target_embed_dim) {
+  gguf_set_arr_data(gguf_.get(), Key("target_layers").c_str(), GGUF_TYPE_INT32,
+                    head.target_layers.data(), head.target_layers.size());
+  SetSize("target_hidden_size", target_embed_dim);
+  gguf_set_val_bool(gguf_.get(), Key("norm_before_fc").c_str(), head.norm_before_fc);
+  gguf_set_val_bool(gguf_.get(), Key("norm_before_residual").c_str(), head.norm_before_residual);
+  const std::string& type = o_.weight_type;
+  const int64_t features = int64_t{3} * target_embed_dim;
+  const int64_t both = int64_t{2} * o_.embed_dim;
+  const int64_t query_dim = int64_t{o_.num_q_heads} * o_.head_dim;
+  const int64_t kv_dim = int64_t{o_.num_kv_heads} * o_.head_dim;
+  AddMatrix("fc.weight", features, o_.embed_dim, 1, type);
+  if (head.norm_before_fc) AddVector("enc.output_norm.weight", features, 1, 0.1f);
+  AddVector("blk.0.attn_norm.weight", o_.embed_dim, 1, 0.1f);
+  AddVector("blk.0.attn_norm_2.weight", o_.embed_dim, 1, 0.1f);
+  AddMatrix("blk.0.attn_q.weight", both, query_dim, 1.5f, type);
+  AddMatrix("blk.0.attn_k.weight", both, kv_dim, 1.5f, type);
+  AddMatrix("blk.0.attn_v.weight", both, kv_dim, 1, type);
+  AddMatrix("blk.0.attn_output.weight", query_dim, o_.embed_dim, 2, type);
+  AddVector("blk.0.ffn_norm.weight", o_.embed_dim, 1, 0.1f);
+  AddMatrix("blk.0.ffn_gate.weight", o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+  AddMatrix("blk.0.ffn_up.weight", o_.embed_dim, o_.feed_forward_dim, 1.5f, type);
+  AddMatrix("blk.0.ffn_down.weight", o_.feed_forward_dim, o_.embed_dim, 0.7f, type);
+  AddVector("output_norm.weight", o_.embed_dim, 1, 0.1f);
+  if (head.tables == RandomEagle3Options::Tables::kTargets) return;
+  AddMatrix("token_embd.weight", o_.embed_dim, o_.num_tokens, 2, type);
+  const int num_drafted = head.num_drafted > 0 ? head.num_drafted : o_.num_tokens;
+  AddMatrix("output.weight", o_.embed_dim, num_drafted, 2, type);
+  if (head.num_drafted == 0) return;
+  ggml_tensor* const table = ggml_new_tensor_1d(ggml_.get(), GGML_TYPE_I64, num_drafted);
+  ggml_set_name(table, "d2t");
+  std::vector<std::byte>& bytes = data_.emplace_back(ggml_nbytes(table));
+  table->data = bytes.data();
+  auto* const tokens = static_cast<int64_t*>(table->data);
+  for (int64_t i = 0; i < num_drafted; ++i) tokens[i] = i * o_.num_tokens / num_drafted;
+  if (head.has_wrong_token) tokens[num_drafted / 2] = o_.num_tokens;
+  gguf_add_tensor(gguf_.get(), table);
+}
+
 }  // namespace
+
+Status WriteRandomEagle3(const RandomGgufOptions& target, const RandomEagle3Options& options,
+                         const std::string& path) {
+  RandomGgufOptions own = target;
+  own.family = "eagle3";
+  own.num_layers = 1;
+  own.weight_type = options.weight_type;
+  own.seed = target.seed + 500;
+  if (options.embed_dim > 0) own.embed_dim = options.embed_dim;
+  EBB_RETURN_IF_ERROR(CheckOptions(own));
+  RandomGguf head(own);
+  head.AddMetadata();
+  head.AddTokenizer();
+  head.AddEagle3(options,
+                 options.target_hidden_size > 0 ? options.target_hidden_size : target.embed_dim);
+  return head.WriteTo(path) ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
+
+Status WriteRandomDflash(const RandomGgufOptions& target, const RandomDflashOptions& options,
+                         const std::string& path) {
+  RandomGgufOptions own = target;
+  own.family = "dflash";
+  own.num_layers = 2;
+  own.weight_type = options.weight_type;
+  own.seed = target.seed + 600;
+  own.sliding_window = options.sliding_window;
+  own.window_layers = {true, false};
+  EBB_RETURN_IF_ERROR(CheckOptions(own));
+  RandomGguf head(own);
+  head.AddMetadata();
+  head.AddTokenizer();
+  head.AddDflash(options);
+  return head.WriteTo(path) ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
+
+Status WriteRandomAssistant(const RandomAssistantOptions& options, const std::string& path) {
+  const RandomGgufOptions own = {.family = "gemma4-assistant",
+                                 .num_layers = 3,
+                                 .embed_dim = 96,
+                                 .num_q_heads = 4,
+                                 .num_kv_heads = options.num_kv_heads,
+                                 .sliding_window = options.sliding_window,
+                                 .window_layers = {true, true, false},
+                                 .head_dim = options.head_dim,
+                                 .feed_forward_dim = 96,
+                                 .num_tokens = options.num_tokens,
+                                 .context = 256,
+                                 .weight_type = options.weight_type,
+                                 .tokenizer = RandomGgufOptions::Tokenizer::kMinimal,
+                                 .seed = 900};
+  EBB_RETURN_IF_ERROR(CheckOptions(own));
+  RandomGguf assistant(own);
+  assistant.AddMetadata();
+  assistant.AddTokenizer();
+  assistant.AddAssistant(options);
+  return assistant.WriteTo(path) ? OkStatus() : IoError(fmt::format("cannot write {}", path));
+}
 
 Status WriteRandomGguf(const RandomGgufOptions& options, const std::string& path) {
   EBB_RETURN_IF_ERROR(CheckOptions(options));

@@ -59,9 +59,49 @@ struct RandomGgufOptions {
   bool repeats_layers = false;
 };
 
+// RandomEagle3Options describe an EAGLE-3 head. Its tokenizer, its shape and the seed are those of
+// its target, but for what these say.
+struct RandomEagle3Options {
+  std::vector<int> target_layers = {1, 2, 3};  // whose inputs the head reads
+  int target_hidden_size = 0;                  // 0: the target's
+  int embed_dim = 0;                           // 0: the target's
+  // kOwn: the file has embeddings and an output matrix. kTargets: the head reads the target's.
+  enum class Tables { kOwn, kTargets };
+  Tables tables = Tables::kOwn;
+  int num_drafted = 0;  // tokens that the head's own output matrix has; 0: all
+  bool norm_before_fc = false;
+  bool norm_before_residual = false;
+  std::string weight_type = "f32";
+  bool has_wrong_token = false;  // in the table of the drafted tokens
+};
+
 // Errors: InvalidArgument for what cannot be built (unknown weight type, rows that its blocks do
 // not divide, too few tokens); IoError.
 Status WriteRandomGguf(const RandomGgufOptions& options, const std::string& path);
+// RandomAssistantOptions describe an assistant of a Gemma 4 model.
+struct RandomAssistantOptions {
+  int target_embed_dim = 128;
+  int num_kv_heads = 2;
+  int head_dim = 64;         // of layers without a window
+  int window_head_dim = 32;  // of the others
+  int sliding_window = 32;
+  int num_tokens = 128;
+  std::string weight_type = "f32";
+};
+Status WriteRandomAssistant(const RandomAssistantOptions& options, const std::string& path);
+// RandomDflashOptions describe a DFlash head. Its tokenizer, its shape and the seed are those of
+// its target; it reads the target's embeddings and output matrix.
+struct RandomDflashOptions {
+  std::vector<int> target_layers = {1, 2, 3};  // whose inputs the head reads
+  int block_size = 8;
+  int sliding_window = 0;  // of the first of two layers, in tokens; 0: none
+  bool has_markov_head = false;
+  std::string weight_type = "f32";
+};
+Status WriteRandomDflash(const RandomGgufOptions& target, const RandomDflashOptions& options,
+                         const std::string& path);
+Status WriteRandomEagle3(const RandomGgufOptions& target, const RandomEagle3Options& options,
+                         const std::string& path);
 // The adapter's file that makes of the model with these options, but for eviction_window = 0, the
 // one with Marks::kAdapter. REQUIRES: eviction_window > 0.
 Status WriteRandomAdapter(const RandomGgufOptions& options, const std::string& path);

@@ -186,6 +186,12 @@ nb::dict SpeculationOf(PySession& session) {
     dict["drafted"] = report.drafted;
     dict["accepted"] = report.accepted;
     dict["verify_steps"] = report.verify_steps;
+    for (const Speculation source : kDraftSources) {
+      const bool is_own = source == report.draft_source;
+      const std::string name(SpeculationName(source));
+      dict[("drafted_by_" + name).c_str()] = is_own ? report.drafted_by_source : 0;
+      dict[("accepted_by_" + name).c_str()] = is_own ? report.accepted_by_source : 0;
+    }
     dict["obstacle"] = session.speculation_obstacle();
     return dict;
   });
@@ -250,15 +256,16 @@ void BindEngine(nb::module_& module) {
   nb::class_<PythonEngine>(module, "Engine", "The core of ebb.Engine.")
       .def_static(
           "create",
-          [](std::shared_ptr<Model> model, const nb::dict& dict) {
-            const EngineOptions options = ReadEngine(dict);
+          [](std::shared_ptr<Model> model, const nb::dict& dict, std::shared_ptr<Model> draft) {
+            EngineOptions options = ReadEngine(dict);
+            options.draft_model = std::move(draft);
             auto engine = std::make_unique<PythonEngine>();
             engine->model = model;
             engine->engine =
                 ValueOrRaise(WithoutGil([&] { return Engine::Create(model, options); }));
             return engine;
           },
-          nb::arg("model"), nb::arg("options"))
+          nb::arg("model"), nb::arg("options"), nb::arg("draft").none() = nb::none())
       .def("open", &OpenSession, nb::arg("options"))
       .def("resume", &Resume, nb::arg("path"), nb::arg("options"))
       .def_prop_ro("threads", [](const PythonEngine& e) { return e.engine->options().threads; })

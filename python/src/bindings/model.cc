@@ -5,11 +5,14 @@ namespace ebb::python {
 namespace {
 
 std::shared_ptr<Model> Load(const std::string& path, const std::string& adapter, bool dequantize,
-                            int context, const std::string& chat_template) {
+                            int context, const std::string& chat_template, bool mtp,
+                            std::shared_ptr<Model> target) {
   ModelOptions options = {.path = path};
   options.context = context;
   options.chat_template = chat_template;
   options.adapter = adapter;
+  options.loads_mtp = mtp;
+  options.target = std::move(target);
   if (dequantize) options.weights = WeightMode::kDequantize;
   auto model = WithoutGil([&] { return Model::Load(options); });
   // nanobind's holders are of objects that may change; nothing here changes a model.
@@ -23,13 +26,17 @@ void BindModel(nb::module_& module) {
       module, "Model",
       "The weights, the tokenizer and the chat template of a GGUF file. Any number of "
       "engines and threads may share one.")
-      .def_static("load", &Load, nb::arg("path"), nb::arg("adapter") = "",
-                  nb::arg("dequantize") = false, nb::arg("context") = 0,
-                  nb::arg("chat_template") = "",
-                  "Maps a GGUF file. adapter: a file that makes the model mark rows; dequantize: "
-                  "weights are held as F32, for studies of exactness; context: the longest text in "
-                  "tokens, 0: as long as the model was trained for; chat_template: the Jinja "
-                  "source of a chat template in place of the file's own, or \"chatml\".")
+      .def_static(
+          "load", &Load, nb::arg("path"), nb::arg("adapter") = "", nb::arg("dequantize") = false,
+          nb::arg("context") = 0, nb::arg("chat_template") = "", nb::arg("mtp") = false,
+          nb::arg("target").none() = nb::none(),
+          "Maps a GGUF file. adapter: a file that makes the model mark rows; dequantize: "
+          "weights are held as F32, for studies of exactness; context: the longest text in "
+          "tokens, 0: as long as the model was trained for; chat_template: the Jinja "
+          "source of a chat template in place of the file's own, or \"chatml\"; mtp: loads the "
+          "file's layer for multi-token prediction, which guesses tokens; target: the model for "
+          "which "
+          "a file that holds a head guesses.")
       .def_prop_ro("shape", &Model::shape, nb::rv_policy::reference_internal)
       .def_prop_ro("description", &Model::description, "Name, architecture, format of the weights.")
       .def_prop_ro(

@@ -90,11 +90,8 @@ SessionOptions ReadSession(const nb::dict& options) {
   session.policy = ReadPolicy(options);
   session.policy.tiers = ReadTiers(options).shares;
   session.context = Get<int>(options, "context").value_or(0);
-  const std::string speculate = Get<std::string>(options, "speculate").value_or("off");
-  if (speculate != "auto" && speculate != "off" && speculate != "lookup") {
-    Raise(InvalidArgument("speculate", "expected auto, off or lookup"));
-  }
-  session.speculation = speculate == "off" ? Speculation::kOff : Speculation::kLookup;
+  session.speculation =
+      ValueOrRaise(ParseSpeculation(Get<std::string>(options, "speculate").value_or("off")));
   if (const auto past = Get<std::string>(options, "past_context")) {
     if (*past != "refuse" && *past != "rerotate") {
       Raise(InvalidArgument("past_context", "expected refuse or rerotate"));
@@ -128,6 +125,12 @@ EngineOptions ReadEngine(const nb::dict& options) {
     engine.device = ValueOrRaise(ParseDevice(*device));
   }
   if (const auto chunk = Get<int>(options, "prefill_chunk")) engine.prefill_chunk = *chunk;
+  if (const auto type = Get<std::string>(options, "draft_kv_type")) {
+    engine.draft_compressed_type = CompressedKvType(*type);
+    if (!engine.draft_compressed_type.has_value()) {
+      Raise(InvalidArgument("draft_kv_type", "expected q8, q4 or q3"));
+    }
+  }
   return engine;
 }
 

@@ -37,6 +37,8 @@ class Model:
         dequantize: bool = False,
         context: int = 0,
         chat_template: str = "",
+        mtp: bool = False,
+        target: Model | None = None,
     ) -> None:
         """Maps the file.
 
@@ -49,12 +51,16 @@ class Model:
                 ones if it fits their original context.
             chat_template: the Jinja source of a chat template in place of the file's own, or
                 "chatml".
+            mtp: load the file's layer for multi-token prediction, if it has one, as a source of guesses
+                (`speculate` of `Engine.session()`).
+            target: the model for which the file guesses, if it holds a head (EAGLE-3, DFlash, Gemma 4's
+                assistant).
         """
         #: The file.
         self.path = find_model(path)
         self._dequantize = dequantize
         self._core = _ebb.Model.load(
-            self.path, adapter, dequantize, context, chat_template
+            self.path, adapter, dequantize, context, chat_template, mtp, target._core if target is not None else None
         )
 
     @property
@@ -134,6 +140,8 @@ class Engine:
         evict: str | None = None,
         evict_of: str | None = None,
         lossless: bool = False,
+        draft_model: Model | str | os.PathLike[str] | None = None,
+        draft_kv_type: str | None = None,
     ) -> None:
         """Opens an engine.
 
@@ -148,13 +156,20 @@ class Engine:
             t0, t1, t2, t1_read, evict, evict_of: the tiers that sessions may use, in the words of the
                 program: t0="30%", t1="file", t2="50%:int8", evict="10%". See `session()`.
             lossless: sessions may be lossless: T1 keeps every row.
+            draft_model: a smaller model with the same vocabulary, or a head for the model (EAGLE-3, DFlash, Gemma 4's
+                assistant), or its file or name, which guesses tokens for `Session.generate()`; each session keeps a
+                second cache, of this model.
+            draft_kv_type: "q8", "q4" or "q3" compresses the old rows of that cache.
         """
         options = given(locals())
+        draft = options.pop("draft_model", None)
+        if draft is not None and not isinstance(draft, Model):
+            draft = Model(draft, target=model)
         self.model = model
         self._tiers = {key: options[key] for key in TIERS if key in options}
         if _ebb.compresses_rows(kv_type):
             self._tiers["kv_type"] = kv_type
-        self._core = _ebb.Engine.create(model._core, options)
+        self._core = _ebb.Engine.create(model._core, options, draft._core if draft is not None else None)
 
     def __repr__(self) -> str:
         return f"<ebb.Engine of {self.model.description}, {self.threads} threads, {self.attention}>"
@@ -240,8 +255,11 @@ class Engine:
             draft_min, draft_max: tokens of a verifying step.
             context: tokens that the sequence may have; 0: the trained context.
             past_context: "refuse" or "rerotate".
-            speculate: "off", or "auto" (the default) and "lookup", which guess what followed the last tokens when
-                they occurred before, and compute several tokens in one step where that is faster. No bit changes.
+            speculate: the source of guesses, of which several are computed in one step where that is faster:
+                "lookup", what followed the last tokens when they occurred before; "model", the engine's
+                `draft_model`; "eagle3", "assistant" and "dflash", the same if it is such a head; "mtp", the layer of a
+                model loaded with `mtp=True`; "auto" (the default), lookup and one of these; "off", none. No
+                bit changes.
             seed: for randomized policies.
             ledger: record where each row went, for `Token.moves` and `tiers_over_time()`. Without it
                 policies of many groups decide on several threads.

@@ -10,7 +10,7 @@ from .errors import InvalidArgument
 from .scorer import Placement, Scorer
 
 #: Options of Engine.session(), which Model.session() takes too.
-ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk")
+ENGINE_OPTIONS = ("threads", "kv_type", "kv_cap", "device", "prefill_chunk", "draft_model", "draft_kv_type")
 TIERS = ("t0", "t1", "t1_read", "t2", "evict", "evict_of")
 
 
@@ -51,6 +51,8 @@ class ModelSessionOptions(SessionOptions, total=False):
     kv_cap: str | None
     device: str | None
     prefill_chunk: int
+    draft_model: Any
+    draft_kv_type: str | None
 
 
 class GenerateOptions(TypedDict, total=False):

@@ -247,6 +247,14 @@ TEST_F(ChatPageTest, TheMemoryOfTheConversationIsShownAndTokensAreTinted) {
   EXPECT_EQ(sizes[3], 0);
   // Both questions and both answers were found in the cache.
   EXPECT_EQ(Text("#legend-note"), "");
+  // Guesses are marked when asked for.
+  Run("const { trace } = ebbChat.state.current.nodes[ebbChat.state.current.leaf];"
+      "trace.guessed = trace.ids.map((_, i) => i).filter((i) => i % 2 === 1)");
+  EXPECT_EQ(Run("CSS.highlights.get('ebb-guessed').size"), 0);
+  Click("#mark-guessed");
+  EXPECT_GT(Run("CSS.highlights.get('ebb-guessed').size").get<int>(), 0);
+  Click("#mark-guessed");
+  EXPECT_EQ(Run("CSS.highlights.get('ebb-guessed').size"), 0);
   Click("#tint");
   EXPECT_TRUE(Run("CSS.highlights.get('ebb-t0') === undefined").get<bool>());
 }

@@ -230,7 +230,7 @@ TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   EXPECT_GT(server_->figures().selection.pages_read, 0);
   EXPECT_GT(server_->figures().selection.num_samples, 0);
   EXPECT_GT(server_->figures().selection.sampled_unread_mass, 0);
-  EXPECT_EQ(server_->figures().drafted_tokens, 0u);
+  EXPECT_EQ(server_->figures().guesses["lookup"].drafted, 0u);
   // A lossless request drafts with selective reading, and has the bits of the full cache.
   const ClientAnswer lossless = Client(port()).Post(
       "/v1/chat/completions", Chat(0, {{"max_tokens", kPressureMostTokens},
@@ -238,8 +238,8 @@ TEST_F(PressureTest, SessionsThatReadSelectivelyAnswerAsTheyWouldAlone) {
   ASSERT_EQ(lossless.status, 200) << lossless.body;
   EXPECT_EQ(lossless.json()["ebb"]["logits_hash"],
             RunAlone(0, {.max_tokens = kPressureMostTokens}).hash);
-  EXPECT_GT(server_->figures().drafted_tokens, 0u);
-  EXPECT_LE(server_->figures().accepted_tokens, server_->figures().drafted_tokens);
+  EXPECT_GT(server_->figures().guesses["lookup"].drafted, 0u);
+  EXPECT_LE(server_->figures().guesses["lookup"].accepted, server_->figures().guesses["lookup"].drafted);
 }
 
 }  // namespace

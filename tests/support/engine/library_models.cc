@@ -81,6 +81,30 @@ void SetIfThere(gguf_context* metadata, const std::string& key, uint32_t value) 
   }
 }
 
+// Adds a layer for multi-token prediction. Lists by layer repeat their first element for it, unless
+// they have one for it already.
+void AddMtpLayer(gguf_context* metadata, const std::string& prefix) {
+  const std::string count = prefix + "block_count";
+  const uint32_t num_layers = gguf_get_val_u32(metadata, gguf_find_key(metadata, count.c_str()));
+  gguf_set_val_u32(metadata, count.c_str(), num_layers + 1);
+  gguf_set_val_u32(metadata, (prefix + "nextn_predict_layers").c_str(), 1);
+  std::vector<std::string> lists;
+  for (int64_t i = 0; i < gguf_get_n_kv(metadata); ++i) {
+    const std::string key = gguf_get_key(metadata, i);
+    if (!key.starts_with(prefix) || gguf_get_kv_type(metadata, i) != GGUF_TYPE_ARRAY) continue;
+    if (gguf_get_arr_n(metadata, i) == num_layers) lists.push_back(key);
+  }
+  for (const std::string& key : lists) {
+    const int64_t id = gguf_find_key(metadata, key.c_str());
+    const gguf_type type = gguf_get_arr_type(metadata, id);
+    const size_t size = type == GGUF_TYPE_BOOL ? 1 : sizeof(uint32_t);
+    const auto* data = static_cast<const char*>(gguf_get_arr_data(metadata, id));
+    std::vector<char> longer(data, data + num_layers * size);
+    longer.insert(longer.end(), data, data + size);
+    gguf_set_arr_data(metadata, key.c_str(), type, longer.data(), num_layers + 1);
+  }
+}
+
 bool HasEnding(std::string_view name, std::initializer_list<std::string_view> endings) {
   return std::ranges::any_of(endings, [&](std::string_view end) { return name.ends_with(end); });
 }
@@ -104,15 +128,45 @@ void SetSharpTensor(ggml_tensor* tensor, void* userdata) {
   ggml_backend_tensor_set(tensor, weights.data(), 0, ggml_nbytes(tensor));
 }
 
+// Adds the joined matrix of a layer's queries, keys and values to a file, in place of the three.
+// The context holds it.
+ggml_context_ptr AddJoinedQkv(const llama_layer& layer, gguf_context* file) {
+  const std::array<ggml_tensor*, 3> parts = {layer.wq, layer.wk, layer.wv};
+  int64_t rows = 0;
+  for (const ggml_tensor* part : parts) rows += part->ne[1];
+  const int64_t columns = layer.wq->ne[0];
+  ggml_context_ptr context(
+      ggml_init({.mem_size = static_cast<size_t>(rows * columns) * sizeof(float) + 4096,
+                 .mem_buffer = nullptr,
+                 .no_alloc = false}));
+  ggml_tensor* const joined = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, columns, rows);
+  std::string name = layer.wq->name;
+  ggml_set_name(joined, name.replace(name.find("attn_q"), 6, "attn_qkv").c_str());
+  auto* to = static_cast<char*>(joined->data);
+  for (ggml_tensor* part : parts) {
+    ggml_backend_tensor_get(part, to, 0, ggml_nbytes(part));
+    to += ggml_nbytes(part);
+  }
+  gguf_add_tensor(file, joined);
+  return context;
+}
+
 // Writes the metadata and the tensors of a model. llama.cpp's own writer leaves out metadata of
-// some architectures and refuses others.
-Status WriteModel(const llama_model& model, bool with_scales, gguf_context* metadata,
-                  const std::string& path) {
+// some architectures and refuses others. `joined`: a layer whose queries, keys and values have one
+// matrix; null: none has.
+Status WriteModel(const llama_model& model, bool with_scales, const llama_layer* joined,
+                  gguf_context* metadata, const std::string& path) {
   const gguf_context_ptr file(gguf_init_empty());
   gguf_set_kv(file.get(), metadata);
+  ggml_context_ptr context;
+  if (joined != nullptr) context = AddJoinedQkv(*joined, file.get());
+  const auto is_part = [&](const ggml_tensor* tensor) {
+    return joined != nullptr &&
+           (tensor == joined->wq || tensor == joined->wk || tensor == joined->wv);
+  };
   for (const auto& [name, tensor] : model.tensors_by_name) {
     if (tensor->view_src != nullptr || gguf_find_tensor(file.get(), name.c_str()) >= 0) continue;
-    if (!with_scales && IsScale(name)) continue;
+    if ((!with_scales && IsScale(name)) || is_part(tensor)) continue;
     gguf_add_tensor(file.get(), tensor);
   }
   const bool is_written = gguf_write_to_file(file.get(), path.c_str(), /*only_meta=*/false);
@@ -231,8 +285,8 @@ std::vector<LibraryModelOptions> AllLibraryModels() {
 }
 
 std::string NameOf(const LibraryModelOptions& options) {
-  return fmt::format("{}, {}{}", options.architecture, options.has_experts ? "experts, " : "",
-                     options.weight_type);
+  return fmt::format("{}, {}{}{}", options.architecture, options.has_experts ? "experts, " : "",
+                     options.has_mtp ? "MTP, " : "", options.weight_type);
 }
 
 Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& path) {
@@ -255,6 +309,7 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
     gguf_set_arr_data(metadata.get(), (prefix + key).c_str(), GGUF_TYPE_UINT32, by_layer.data(),
                       by_layer.size());
   }
+  if (options.has_mtp) AddMtpLayer(metadata.get(), prefix);
   if (arch == LLM_ARCH_GEMMA4) {
     // The fixture's pattern is no array, which the loader wants. Heads in windows are half as wide.
     const std::array<bool, 10> in_window = {true, true, true, true, false,
@@ -286,6 +341,7 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
   ggml_backend_dev_t no_device = nullptr;
   params.devices = &no_device;
   params.progress_callback = silent_model_load_progress;
+  params.load_mtp = options.has_mtp;
   const LlamaErrorScope errors;
   const bool has_norms_behind_norms = arch == LLM_ARCH_GEMMA4 || options.architecture == "gemma3n";
   SharpTensors sharp = {.weights = weights, .norm = has_norms_behind_norms ? 0.3F : 1.0F};
@@ -295,13 +351,15 @@ Status WriteLibraryModel(const LibraryModelOptions& options, const std::string& 
           ? llama_model_init_from_user(metadata.get(), SetSharpTensor, &sharp, params)
           : llama_model_init_from_user(metadata.get(), set_tensor_data, &weights, params));
   if (model == nullptr) return Unsupported(errors.FirstError());
+  const llama_layer* const joined =
+      options.has_mtp && arch == LLM_ARCH_MIMO2 ? &model->layers.back() : nullptr;
   if (options.weight_type == "f32") {
-    return WriteModel(*model, !options.is_sharp, metadata.get(), path);
+    return WriteModel(*model, !options.is_sharp, joined, metadata.get(), path);
   }
   const auto type = QuantizedTypes().find(options.weight_type);
   if (type == QuantizedTypes().end()) return InvalidArgument("no such type of weights");
   const std::string wide = path + ".f32";
-  EBB_RETURN_IF_ERROR(WriteModel(*model, !options.is_sharp, metadata.get(), wide));
+  EBB_RETURN_IF_ERROR(WriteModel(*model, !options.is_sharp, joined, metadata.get(), wide));
   llama_model_quantize_params quantize = llama_model_quantize_default_params();
   quantize.ftype = type->second;
   quantize.nthread = 1;

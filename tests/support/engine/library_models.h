@@ -25,6 +25,9 @@ struct LibraryModelOptions {
   // Norms scale by about 1, and no tensor scales a product, as in real models: attention is sharp,
   // and logits show a wrong angle, scale, window or sink. Else attention is almost uniform.
   bool is_sharp = false;
+  // The file has a layer for multi-token prediction behind the others, of the kind of the first
+  // one.
+  bool has_mtp = false;
   // Matrices repeat a few million random weights, so that a model of real size is written quickly
   // and without memory for it; scales that real models lack are left out.
   bool repeats_weights = false;
