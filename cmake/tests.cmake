@@ -45,7 +45,11 @@ set(support_of_server ebb_lab)
 add_executable(ebb_random_gguf ${EBB_ROOT}/tests/tools/random_gguf.cc)
 target_link_libraries(ebb_random_gguf PRIVATE ebb_engine_test_support)
 # The fixture of llama.cpp's tests: tiny models of every architecture.
-set_source_files_properties(${EBB_ROOT}/tests/support/engine/library_models.cc PROPERTIES
+set_source_files_properties(${EBB_ROOT}/tests/support/engine/library_models.cc
+  ${EBB_ROOT}/tests/support/engine/mtp_reference.cc
+  ${EBB_ROOT}/tests/support/engine/eagle3_reference.cc
+  ${EBB_ROOT}/tests/support/engine/assistant_reference.cc
+  ${EBB_ROOT}/tests/support/engine/dflash_reference.cc PROPERTIES
   COMPILE_OPTIONS "-isystem;${EBB_LLAMA_CPP_SOURCE}/tests;-isystem;${EBB_LLAMA_CPP_SOURCE}/src;-w")
 add_executable(ebb_library_models ${EBB_ROOT}/tests/tools/library_models.cc)
 target_link_libraries(ebb_library_models PRIVATE ebb_engine_test_support)
