@@ -166,6 +166,7 @@ target_link_libraries(ebb_internal INTERFACE
 # for this machine's alone, except in ebb_attention_kernels and ebb_policy_kernels, which their tests and benchmarks link before the layers.
 set(kernel_sources
   src/attention/cpu_full.cc src/attention/cpu_prefill.cc src/attention/cpu_compressed.cc
+  src/attention/trellis_writer.cc
   src/policy/score_loops.cc src/policy/selectors/key_ranges.cc)
 # Highway's lowest instruction set here is SSE4; below it the packaged version falls back to one lane.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")

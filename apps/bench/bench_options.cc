@@ -116,7 +116,7 @@ std::vector<OptionRow> MeasurementRows() {
       {G::kBenchAttention, "--keep", "PERCENT",
        "share of the rows that is visible, scattered over their slots", ReadKeep,
        [](const CliOptions& o) { return fmt::format("{:g}%", o.Of<BenchOptions>().keep * 100); }},
-      {G::kBenchAttention, "--compressed", "int8|int4|int3|int8_naive",
+      {G::kBenchAttention, "--compressed", "int8|int4|int3|int2|int8_naive",
        "also measure the same rows in T2, alternately", ReadCompressed, nullptr},
       {G::kBenchMemory, "--bytes", "SIZE", "size of the buffer that is read, such as 512MiB",
        ReadBytes,

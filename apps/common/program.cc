@@ -324,6 +324,11 @@ ExitCode RunCommand(const Program& program, const Command& command,
     if (!status.ok()) return Fail(status, options.shared);
     ChooseDraft(&options);
   }
+  if (const std::string folder = CacheFolder(); !folder.empty()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    options.engine.metrics_folder = folder;
+  }
   if (std::ranges::find(command.groups, OptionGroup::kSpeculation) != command.groups.end()) {
     options.session.speculation = options.speculation;
     if (const std::string folder = CacheFolder(); !folder.empty()) {

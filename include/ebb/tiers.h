@@ -16,14 +16,24 @@
 
 namespace [[gnu::visibility("default")]] ebb {
 
-// CompressedType is the number format of T2. int8, int4 and int3 rotate a row by a Hadamard matrix
-// before they round it. kInt8Naive is int8 without the rotation, which makes it less accurate; most
-// prototypes do that, and experiments use it as a control.
-enum class CompressedType : uint8_t { kInt8, kInt4, kInt3, kInt8Naive };
-// Returns "int8", "int4", "int3" or "int8_naive".
+// CompressedType is the number format of T2. int8, int4, int3 and int2 rotate a row by a Hadamard
+// matrix before they round it. int2 has keys of 3 and values of 2 bits. kInt8Naive is int8 without
+// the rotation, which makes it less accurate; most prototypes do that, and experiments use it as a
+// control.
+enum class CompressedType : uint8_t { kInt8, kInt4, kInt3, kInt8Naive, kInt2 };
+// Returns "int8", "int4", "int3", "int2" or "int8_naive".
 [[nodiscard]] std::string_view CompressedTypeName(CompressedType type);
 // Parses a name of CompressedTypeName(). Errors: InvalidArgument, listing the names.
 [[nodiscard]] Result<CompressedType> ParseCompressedType(std::string_view name);
+
+// kInt2HeadStep is the number that divides the sizes of heads whose rows int2 can hold.
+inline constexpr int kInt2HeadStep = 64;
+[[nodiscard]] constexpr bool HoldsHeads(CompressedType type, int head_dim) {
+  return type != CompressedType::kInt2 || head_dim % kInt2HeadStep == 0;
+}
+// Checks that rows of this type can be of heads of this size, and on a device. Errors: Unsupported,
+// naming another type.
+[[nodiscard]] Status CheckCompressedType(CompressedType type, int head_dim, bool on_device);
 
 // T1Place is the place of T1: none (there is no T1), the host's memory, or a file.
 enum class T1Place { kNone, kHost, kFile };
@@ -147,8 +157,8 @@ struct TierNeeds {
   uint64_t t2_bytes = 0;
 };
 
-// Returns the format of T2 that --kv-type "q8", "q4" or "q3" names; such a value is short for no T1
-// and all old rows in T2. Returns nothing for other names.
+// Returns the format of T2 that --kv-type "q8", "q4", "q3" or "q2" names; such a value is short for
+// no T1 and all old rows in T2. Returns nothing for other names.
 [[nodiscard]] std::optional<CompressedType> CompressedKvType(std::string_view name);
 
 // ParseT0() and the functions below parse the values of --t0, --t1, --t1-read, --t2, --evict and
@@ -157,7 +167,7 @@ struct TierNeeds {
 //   ParseT0:       "50%" or "512MiB"
 //   ParseT1:       "none", "host[,SIZE]", "file[:PATH][,SIZE]"
 //   ParseT1Read:   "all" or "select[:mass=SHARE][,rows=N][,reuse=COSINE]" (or "select:rows=N")
-//   ParseT2:       "25%[:int8|int4|int3|int8_naive]" or "old[:...][,first=N][,newest=N]"
+//   ParseT2:       "25%[:int8|int4|int3|int2|int8_naive]" or "old[:...][,first=N][,newest=N]"
 //   ParseEvict:    "10%" or "caps"
 //   ParseEvictOf:  "generated" or "alive"
 //

@@ -50,8 +50,8 @@ Json TierFields(const std::optional<TierSetting>& tiers) {
 // and the tiers. Names are those of the options of the command line.
 Json RunFields(const EngineOptions& engine, const SessionOptions& session) {
   const auto& [threads, kv_type, kv_cap_bytes, tiers, device, t1_mode, allow_inexact, rates_file,
-               checks_file, prefill_chunk, max_stall_seconds, draft_model, draft_compressed_type,
-               policies, attention] = engine;
+               checks_file, metrics_folder, prefill_chunk, max_stall_seconds, draft_model,
+               draft_compressed_type, policies, attention] = engine;
   const auto& [kind, name, device_attention, memory_bytes] = device;
   const auto& [policy, make_policy, foresight, context, past_context, extra_signals, on_signals,
                lossless, speculation, least_guesses, most_guesses, guesses_inexactly,

@@ -165,9 +165,8 @@ struct AttentionKernel {
   // Rotates a key, value or query of compressed rows in place, by an orthonormal matrix that is its
   // own inverse.
   void (*rotate)(float* x, int head_dim);
-  // Compresses a key and a value to a row of T2. key_centre, [head_dim], is subtracted from every
-  // key of the stream; null: zeros.
-  void (*compress_row)(const CompressedFormat& format, const float* key_centre, const float* key,
+  // Compresses a key and a value to a row of T2.
+  void (*compress_row)(const CompressedFormat& format, const KeyFrame& frame, const float* key,
                        const float* value, std::byte* row);
   void (*decompress_row)(const CompressedFormat& format, const float* key_centre,
                          const std::byte* row, float* key, float* value);

@@ -27,11 +27,12 @@ namespace HWY_NAMESPACE {
 template <class Rows, Dots kDots, int kDim, int kHeads, Fetch kFetch>
 HWY_INLINE void KeyPassOf(const CompressedFoldInput& in, const RoundedQuery* queries,
                           const ChunkScales& scales, float* logits, size_t stride) {
-  if constexpr (kDots == Dots::kVnni && kDim != 0) {
+  constexpr bool kHasVnniPass = kDots == Dots::kVnni && Rows::kType != CompressedType::kInt2;
+  if constexpr (kHasVnniPass && kDim != 0) {
     static_assert(kDim % 64 == 0);
     VnniKeyPass<Rows, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
   } else {
-    if constexpr (kDots == Dots::kVnni) {
+    if constexpr (kHasVnniPass) {
       if (in.format.head_dim % 64 == 0) {
         return VnniKeyPass<Rows, kDim, kHeads, kFetch>(in, queries, scales, logits, stride);
       }
@@ -58,7 +59,7 @@ void FoldCompressedRows(const CompressedFoldInput& in, const FoldOutput& out) {
     if (in.soft_cap != 0) CapLogits(in.soft_cap, p, out.p_stride, kHeads, in.num_rows);
     SoftmaxChunk<kHeads>(p, out.p_stride, in.num_rows, out.m + head * out.head_stride, l,
                          out.head_stride);
-    if constexpr (kDots == Dots::kVnni) {
+    if constexpr (kDots == Dots::kVnni && Rows::kType != CompressedType::kInt2) {
       const bool has_bytes = in.format.has_values || Rows::kType == CompressedType::kInt8;
       if (in.format.head_dim % 64 == 0 && has_bytes) {
         return VnniValues<Rows, kHeads>(in, scales, p, out.p_stride, o, l, out.head_stride);
@@ -90,6 +91,8 @@ void FoldCompressed(const CompressedFoldInput& in, const FoldOutput& out) {
       return FoldCompressedType<PackedRows<CompressedType::kInt4>, kDots>(in, out);
     case CompressedType::kInt3:
       return FoldCompressedType<PackedRows<CompressedType::kInt3>, kDots>(in, out);
+    case CompressedType::kInt2:
+      return FoldCompressedType<PackedRows<CompressedType::kInt2>, kDots>(in, out);
   }
 }
 

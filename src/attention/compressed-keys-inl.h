@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/attention/compressed.h"
@@ -133,8 +134,7 @@ HWY_INLINE void AddBytes(const std::byte* keys, const RoundedQuery* queries, int
 HWY_ALIGN inline constexpr uint32_t kQuarterShifts[16] = {0, 0, 0, 0, 2, 2, 2, 2,
                                                           4, 4, 4, 4, 6, 6, 6, 6};
 
-// Unpacks vector number kVector of a group of 64 keys of int4 or int3, in the order of
-// compressed.h.
+// Unpacks vector number kVector of a group of 64 keys of int4 or int3.
 template <CompressedType kType, int kVector>
 HWY_INLINE hn::Vec<U8> UnpackKeys(const std::byte* group) {
   const U8 d;
@@ -175,30 +175,151 @@ inline constexpr bool kMultipliesBytes = false;
 inline VecI AddProductsOfBytes(VecI sum, hn::Vec<U8>, hn::Vec<U8>, const int8_t*) { return sum; }
 #endif
 
-template <CompressedType kType, Dots kDots, int kVector, int kHeads>
-HWY_INLINE void AddGroup(const std::byte* group, const RoundedQuery* queries, int at,
+// TwoBitPairs unpacks the two bits of the codes of a group (trellis.h): a nibble of the code at a
+// time and of the one before, by PlaceOfTime(), a vector of 32 bytes or less in each half.
+struct TwoBitPairs {
+  // D has at most 32 bytes.
+  static constexpr int kBytes = kVectorBytes < 32 ? kVectorBytes : 32;
+  using D = hn::CappedTag<uint8_t, kBytes>;
+  using D16 = hn::Repartition<uint16_t, D>;
+  static constexpr int kNumVectors = kKeyGroup / kBytes, kNumHalf = kNumVectors / 2;
+  hn::Vec<D> v[kNumVectors];
+
+  explicit HWY_INLINE TwoBitPairs(const std::byte* group) {
+    const D d;
+    const auto codes = hn::LoadDup128(d, reinterpret_cast<const uint8_t*>(group));
+    const auto high = hn::BitCast(d, hn::ShiftLeft<2>(hn::BitCast(D16(), codes)));
+    const auto before = hn::ShiftLeftBytes<1>(d, codes);
+    const auto low = hn::BitCast(d, hn::ShiftRight<6>(hn::BitCast(D16(), before)));
+    const auto even = hn::Or(hn::And(high, hn::Set(d, 0xfc)), hn::And(low, hn::Set(d, 3)));
+    const auto nibble = hn::Set(d, 15);
+    if constexpr (kNumHalf == 1) {
+      const auto both = hn::ConcatUpperLower(d, codes, even);
+      v[0] = hn::And(both, nibble);
+      v[1] = hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(D16(), both))), nibble);
+    } else {
+      v[0] = hn::And(even, nibble);
+      v[1] = hn::And(codes, nibble);
+      v[2] = hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(D16(), even))), nibble);
+      v[3] = hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(D16(), codes))), nibble);
+    }
+  }
+};
+
+// UnpackedGroup holds a group of 64 elements, a byte each.
+struct UnpackedGroup {
+  hn::Vec<U8> v[kKeyGroup / kVectorBytes];
+};
+
+using TrellisD = TwoBitPairs::D;
+// Adds the levels of both tables. `second`: the nibbles of the second window, as TwoBitPairs::v.
+template <class D>
+HWY_INLINE UnpackedGroup AddLevels(D d, const TrellisTable& table, const hn::Vec<D>* first,
+                                   const hn::Vec<D>* second) {
+  const auto of_first = hn::LoadDup128(d, table.first), of_second = hn::LoadDup128(d, table.second);
+  constexpr int kNumVectors = kKeyGroup / static_cast<int>(hn::MaxLanes(D()));
+  hn::Vec<D> levels[kNumVectors];
+  EBB_UNROLL
+  for (int i = 0; i < kNumVectors; ++i) {
+    levels[i] = hn::Add(hn::TableLookupBytes(of_first, first[i]),
+                        hn::TableLookupBytes(of_second, second[i]));
+  }
+  UnpackedGroup group;
+  if constexpr (hn::MaxLanes(D()) < kVectorBytes) {
+    group.v[0] = hn::Combine(U8(), levels[1], levels[0]);
+  } else {
+    EBB_UNROLL
+    for (int i = 0; i < kNumVectors; ++i) group.v[i] = levels[i];
+  }
+  return group;
+}
+
+// Unpacks a group of 64 values of int2 to levels.
+HWY_INLINE UnpackedGroup UnpackTrellisGroupOfValues(const std::byte* from) {
+  const TrellisD d;
+  const TwoBitPairs pairs(from);
+  constexpr int kHalf = TwoBitPairs::kNumHalf;
+  hn::Vec<TrellisD> second[TwoBitPairs::kNumVectors];
+  EBB_UNROLL
+  for (int i = 0; i < kHalf; ++i) {
+    second[i] = hn::ShiftLeftBytes<1>(d, pairs.v[kHalf + i]);
+    second[kHalf + i] = pairs.v[i];
+  }
+  return AddLevels(d, kValueTrellis, pairs.v, second);
+}
+
+// Unpacks a group of 64 keys of int2 to levels.
+HWY_INLINE UnpackedGroup UnpackTrellisGroupOfKeys(const std::byte* from) {
+  const TrellisD d;
+  using D16 = TwoBitPairs::D16;
+  const hn::Repartition<uint64_t, TrellisD> d64;
+  // Two words of third bits, for bytes 0 to 7 and 8 to 15 of each 16.
+  HWY_ALIGN static constexpr uint64_t kHalves[4] = {0, 4, 0, 4};
+  uint64_t third_bits;
+  std::memcpy(&third_bits, from + 16, sizeof(third_bits));
+  const auto nibble = hn::Set(d, 15);
+  const auto now =
+      hn::And(hn::BitCast(d, hn::Set(d64, third_bits) >> hn::Load(d64, kHalves)), nibble);
+  const auto high = hn::BitCast(d, hn::ShiftLeft<4>(hn::BitCast(D16(), now)));
+  const auto bits = hn::BitCast(D16(), hn::Or(high, hn::ShiftLeftBytes<1>(d, now)));
+  const auto window = [&](auto by) HWY_ATTR {
+    return hn::And(hn::BitCast(d, hn::ShiftRight<decltype(by)::value>(bits)), nibble);
+  };
+  using std::integral_constant;
+  const auto w0 = window(integral_constant<int, 1>()), w1 = window(integral_constant<int, 2>());
+  const auto w2 = window(integral_constant<int, 3>()), w3 = window(integral_constant<int, 4>());
+  hn::Vec<TrellisD> second[TwoBitPairs::kNumVectors];
+  if constexpr (TwoBitPairs::kNumHalf == 1) {
+    second[0] = hn::ConcatUpperLower(d, w1, w0);
+    second[1] = hn::ConcatUpperLower(d, w3, w2);
+  } else {
+    second[0] = w0;
+    second[1] = w1;
+    second[2] = w2;
+    second[3] = w3;
+  }
+  return AddLevels(d, kKeyTrellis, TwoBitPairs(from).v, second);
+}
+
+template <CompressedType kType, int kVector>
+HWY_INLINE void UnpackVectors(const std::byte* group, UnpackedGroup* to) {
+  if constexpr (kVector * kVectorBytes < kKeyGroup) {
+    to->v[kVector] = UnpackKeys<kType, kVector>(group);
+    UnpackVectors<kType, kVector + 1>(group, to);
+  }
+}
+// Unpacks a group of 64 keys, in the order of compressed.h.
+template <CompressedType kType>
+HWY_INLINE UnpackedGroup UnpackGroup(const std::byte* group) {
+  if constexpr (kType == CompressedType::kInt2) return UnpackTrellisGroupOfKeys(group);
+  UnpackedGroup keys;
+  UnpackVectors<kType, 0>(group, &keys);
+  return keys;
+}
+
+template <Dots kDots, int kHeads>
+HWY_INLINE void AddGroup(const UnpackedGroup& keys, const RoundedQuery* queries, int at,
                          HeadInts<kHeads>* sum) {
   if constexpr (kDots == Dots::kVnni) {
-    const auto keys = UnpackKeys<kType, 0>(group);
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
       const hn::RebindToSigned<U8> d;
-      sum->v[g] = AddQuads(sum->v[g], keys, hn::LoadU(d, queries[g].unpacked + at));
+      sum->v[g] = AddQuads(sum->v[g], keys.v[0], hn::LoadU(d, queries[g].unpacked + at));
     }
   } else if constexpr (kMultipliesBytes) {
-    static_assert(kVectorBytes == 32 && kVector == 0);
-    const auto first = UnpackKeys<kType, 0>(group), second = UnpackKeys<kType, 1>(group);
     EBB_UNROLL
     for (int g = 0; g < kHeads; ++g) {
-      sum->v[g] = AddProductsOfBytes(sum->v[g], first, second, queries[g].unpacked + at);
+      sum->v[g] = AddProductsOfBytes(sum->v[g], keys.v[0], keys.v[1], queries[g].unpacked + at);
     }
-  } else if constexpr (kVector * kVectorBytes < kKeyGroup) {
-    const auto pairs = hn::BitCast(U16(), UnpackKeys<kType, kVector>(group));
-    const auto even = hn::BitCast(I16(), hn::And(pairs, hn::Set(U16(), 0xff)));
-    const auto odd = hn::BitCast(I16(), hn::ShiftRight<8>(pairs));
-    AddProducts<kDots>(even, queries, at + kVector * kWords, sum);
-    AddProducts<kDots>(odd, queries, at + 32 + kVector * kWords, sum);
-    AddGroup<kType, kDots, kVector + 1>(group, queries, at, sum);
+  } else {
+    EBB_UNROLL
+    for (int i = 0; i < kKeyGroup / kVectorBytes; ++i) {
+      const auto pairs = hn::BitCast(U16(), keys.v[i]);
+      const auto even = hn::BitCast(I16(), hn::And(pairs, hn::Set(U16(), 0xff)));
+      const auto odd = hn::BitCast(I16(), hn::ShiftRight<8>(pairs));
+      AddProducts<kDots>(even, queries, at + i * kWords, sum);
+      AddProducts<kDots>(odd, queries, at + 32 + i * kWords, sum);
+    }
   }
 }
 
@@ -212,7 +333,7 @@ struct Int8Rows {
   }
 };
 
-// PackedRows computes products of queries with keys of int4 or int3 rows.
+// PackedRows computes products of queries with keys of int4, int3 or int2 rows.
 template <CompressedType kOf>
 struct PackedRows {
   static constexpr CompressedType kType = kOf;
@@ -221,7 +342,7 @@ struct PackedRows {
                                  HeadInts<kHeads>* sum) {
     int i = 0;
     for (; i + kKeyGroup <= dim; i += kKeyGroup, row += KeyGroupBytes(kType)) {
-      AddGroup<kType, kDots, 0>(row, queries, i, sum);
+      AddGroup<kDots>(UnpackGroup<kType>(row), queries, i, sum);
     }
     for (; i < dim; i += kWords, row += kWords) AddBytes<kDots>(row, queries, i, sum);
   }
@@ -288,10 +409,13 @@ HWY_INLINE void StoreLogits(VecI dots, const RoundedQuery& query, float scale,
   const F32 d;
   const VecF high = scales.High(0, row), low = scales.Low(0, row);
   const VecF query_scale = hn::Set(d, query.scale * scale);
+  if constexpr (Rows::kType == CompressedType::kInt2) {
+    dots = hn::Sub(dots, hn::Set(I32(), kKeyTrellis.centre * query.sum_of_n));
+  }
   const VecF dot = hn::ConvertTo(d, dots);
   VecF logit;
   const VecF centre = hn::Set(d, query.centre_dot * scale);
-  if constexpr (Rows::kType == CompressedType::kInt8) {
+  if constexpr (HasScalesAlone(Rows::kType)) {
     logit = hn::MulAdd(dot, hn::Mul(low, query_scale), centre);
   } else {
     const VecF query_sum = hn::Set(d, query.sum * scale);

@@ -190,14 +190,28 @@ HWY_INLINE void UnpackInt3Values(const std::byte* from, uint8_t* to) {
   }
 }
 
-// Unpacks a group of 64 keys of int4 or int3 to one byte each.
+// Stores levels of int2 less the centre, a signed byte each.
+HWY_INLINE void StoreLevels(const UnpackedGroup& group, int centre, uint8_t* to) {
+  const U8 d;
+  EBB_UNROLL
+  for (int i = 0; i < kKeyGroup / kVectorBytes; ++i) {
+    const auto levels = hn::Sub(group.v[i], hn::Set(d, static_cast<uint8_t>(centre)));
+    hn::StoreU(levels, d, to + i * kVectorBytes);
+  }
+}
+
+// Unpacks a group of 64 keys of int4, int3 or int2 to one byte each.
 template <CompressedType kType>
 HWY_INLINE void UnpackKeys(const std::byte* from, uint8_t* to) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
   uint8_t unpacked[kKeyGroup];  // in the order of KeyPlace::unpacked
-  for (int i = 0; i < 32; ++i) {
-    unpacked[i] = bytes[i] & 15;
-    unpacked[32 + i] = bytes[i] >> 4;
+  if constexpr (kType == CompressedType::kInt2) {
+    StoreLevels(UnpackTrellisGroupOfKeys(from), kKeyTrellis.centre, unpacked);
+  } else {
+    for (int i = 0; i < 32; ++i) {
+      unpacked[i] = bytes[i] & 15;
+      unpacked[32 + i] = bytes[i] >> 4;
+    }
   }
   if constexpr (kType == CompressedType::kInt4) {
     for (int quarter = 0; quarter < 4; ++quarter) {
@@ -220,8 +234,8 @@ struct ElementGroups {
   bool has_scales = false;  // each group is a block; false: all are block 0
 };
 
-// Sums weighted values that unpack(from, to) writes as one byte each.
-template <int kHeads, class Unpack>
+// Sums weighted values that unpack(from, to) writes as one Byte each.
+template <typename Byte, int kHeads, class Unpack>
 HWY_INLINE void UnpackedValueRuns(const CompressedFoldInput& in, const ElementGroups& groups,
                                   const Unpack& unpack, const ValueWeights& weights, float* o,
                                   float* l, size_t l_stride) {
@@ -239,14 +253,14 @@ HWY_INLINE void UnpackedValueRuns(const CompressedFoldInput& in, const ElementGr
     }
     const int block = groups.has_scales ? group : 0;
     const ValueRun run = {.num_bytes = kGroup, .channel = group * kGroup, .block = {block, block}};
-    CompressedValueRun<WholeBytes<uint8_t>, kHeads>(unpacked, run, weights, o, l, l_stride);
+    CompressedValueRun<WholeBytes<Byte>, kHeads>(unpacked, run, weights, o, l, l_stride);
   }
   const int block = groups.has_scales ? num_groups : 0;
   const ValueRun tail = {.offset = groups.offset + size_t(num_groups) * groups.bytes,
                          .num_bytes = in.format.head_dim % kGroup,
                          .channel = num_groups * kGroup,
                          .block = {block, block}};
-  CompressedValueRun<WholeBytes<uint8_t>, kHeads>(in, tail, weights, o, l, l_stride);
+  CompressedValueRun<WholeBytes<Byte>, kHeads>(in, tail, weights, o, l, l_stride);
 }
 
 template <class Rows, int kHeads>
@@ -259,6 +273,16 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
     WeighInt8(scales, p, p_stride, kHeads, in.num_rows, &weights);
     const ValueRun run = {.offset = layout.values, .num_bytes = in.format.head_dim};
     CompressedValueRun<WholeBytes<int8_t>, kHeads>(in, run, weights, o, l, l_stride);
+  } else if constexpr (Rows::kType == CompressedType::kInt2) {
+    WeighInt8(scales, p, p_stride, kHeads, in.num_rows, &weights);
+    const bool has_values = in.format.has_values;
+    const ElementGroups groups = {.offset = layout.values,
+                                  .bytes = has_values ? kTrellisValueBytes : kTrellisKeyBytes};
+    const auto unpack = [has_values](const std::byte* from, uint8_t* to) HWY_ATTR {
+      if (!has_values) return UnpackKeys<Rows::kType>(from, to);
+      StoreLevels(UnpackTrellisGroupOfValues(from), kValueTrellis.centre, to);
+    };
+    UnpackedValueRuns<int8_t, kHeads>(in, groups, unpack, weights, o, l, l_stride);
   } else {
     if (!in.format.has_values) {
       // Without values, the key is the value, with one scale for all elements.
@@ -266,7 +290,7 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
       const ElementGroups keys = {.bytes = KeyGroupBytes(Rows::kType), .has_scales = false};
       const auto unpack = [](const std::byte* from, uint8_t* to)
                               HWY_ATTR { UnpackKeys<Rows::kType>(from, to); };
-      return UnpackedValueRuns<kHeads>(in, keys, unpack, weights, o, l, l_stride);
+      return UnpackedValueRuns<uint8_t, kHeads>(in, keys, unpack, weights, o, l, l_stride);
     }
     WeighBlocks(scales, 1, layout.num_blocks, p, p_stride, kHeads, in.num_rows, &weights);
     if constexpr (Rows::kType == CompressedType::kInt4) {
@@ -276,7 +300,7 @@ HWY_INLINE void CompressedValues(const CompressedFoldInput& in, const ChunkScale
           .offset = layout.values, .bytes = kInt3ValueBytes, .has_scales = true};
       const auto unpack = [](const std::byte* from, uint8_t* to)
                               HWY_ATTR { UnpackInt3Values(from, to); };
-      UnpackedValueRuns<kHeads>(in, values, unpack, weights, o, l, l_stride);
+      UnpackedValueRuns<uint8_t, kHeads>(in, values, unpack, weights, o, l, l_stride);
     }
   }
 }

@@ -116,14 +116,49 @@ float CompressInt8(const float* x, int head_dim, std::byte* to, Integers* n) {
   return by.scale;
 }
 
+float CompressByTrellis(const float* x, int head_dim, KeyMetric metric, bool is_key,
+                        std::byte* to) {
+  const Scaling by = Symmetric(x, head_dim, 1);
+  if (!(by.scale > 0)) {
+    const int bytes = is_key ? kTrellisKeyBytes : kTrellisValueBytes;
+    std::memset(to, 0, size_t(head_dim / kTrellisGroup) * bytes);
+    return by.scale;
+  }
+  return NearestBf16(is_key ? WriteTrellisKey(x, head_dim, metric, to)
+                            : WriteTrellisValue(x, head_dim, to));
+}
+
+// Rounds the elements of a key in the order of a KeyMetric, each less what the errors of those
+// before it count there.
+void RoundByMetric(const float* x, int head_dim, const Scaling& by, KeyMetric metric, int32_t* n) {
+  std::array<float, kMetricBlock> error, sum;
+  for (int first = 0; first < head_dim; first += kMetricBlock) {
+    const int size = std::min(kMetricBlock, head_dim - first);
+    sum.fill(0);
+    for (int t = 0; t < size; ++t) {
+      const int at = first + KeyOfBlockAtTime(t);
+      const float wanted = x[at] + sum[t];
+      Round(&wanted, 1, by, n + at);
+      error[t] = x[at] - (by.minimum + static_cast<float>(n[at]) * by.scale);
+      const float* const counts = metric + t * size;
+      for (int i = t + 1; i < size; ++i) sum[i] += error[t] * counts[i];
+    }
+    metric += size * size;
+  }
+}
+
 // Compresses the key of an int4 or int3 row.
-void CompressKeys(CompressedType type, const float* x, int head_dim, std::byte* to,
-                  std::byte* scale, Integers* n) {
+void CompressKeys(CompressedType type, const float* x, int head_dim, KeyMetric metric,
+                  std::byte* to, std::byte* scale, Integers* n) {
   const bool six_bits = type == CompressedType::kInt4;
   const int group_bytes = KeyGroupBytes(type);
   const Scaling by = Asymmetric(x, head_dim, six_bits ? kKey6Max : kKey4Max);
   StoreWord(WordOf(by.scale, by.minimum), scale);
-  Round(x, head_dim, by, n->data());
+  if (metric != nullptr && by.scale > 0) {
+    RoundByMetric(x, head_dim, by, metric, n->data());
+  } else {
+    Round(x, head_dim, by, n->data());
+  }
   int first = 0;
   for (; first + kKeyGroup <= head_dim; first += kKeyGroup, to += group_bytes) {
     std::memset(to, 0, group_bytes);
@@ -266,6 +301,22 @@ void UnpackRow(const CompressedFormat& format, const std::byte* row, float* key,
     }
     return;
   }
+  if (format.type == CompressedType::kInt2) {
+    int levels[kTrellisGroup];
+    for (int first = 0; first < dim; first += kTrellisGroup) {
+      const int group = first / kTrellisGroup;
+      UnpackTrellisKeys(row + group * kTrellisKeyBytes, levels);
+      for (int i = 0; i < kTrellisGroup; ++i) {
+        key[first + i] = static_cast<float>(levels[i] - kKeyTrellis.centre) * LowOf(word);
+      }
+      if (!format.has_values) continue;
+      UnpackTrellisValues(row + layout.values + group * kTrellisValueBytes, levels);
+      for (int i = 0; i < kTrellisGroup; ++i) {
+        value[first + i] = static_cast<float>(levels[i] - kValueTrellis.centre) * HighOf(word);
+      }
+    }
+    return;
+  }
   DecompressKeys(format.type, row, dim, word, key);
   if (!format.has_values) return;
   const auto decompress_values =
@@ -344,12 +395,12 @@ float CentreDot(const float* q, const float* key_centre, int head_dim) {
   return static_cast<float>(std::accumulate(sums, sums + kLanes, 0.0));
 }
 
-void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
+void CompressRow(const CompressedFormat& format, const KeyFrame& frame, const float* key,
                  const float* value, std::byte* row) {
   const int dim = format.head_dim;
   Row k, v;
   Integers n;
-  for (int i = 0; i < dim; ++i) k[i] = key_centre == nullptr ? key[i] : key[i] - key_centre[i];
+  for (int i = 0; i < dim; ++i) k[i] = frame.centre == nullptr ? key[i] : key[i] - frame.centre[i];
   if (IsRotated(format.type)) Rotate(k.data(), dim);
   if (format.has_values) {
     std::copy_n(value, dim, v.data());
@@ -362,14 +413,18 @@ void CompressRow(const CompressedFormat& format, const float* key_centre, const 
     return;
   }
   const CompressedLayout layout = LayoutOf(format);
-  if (IsInt8(format.type)) {
-    const float key_scale = CompressInt8(k.data(), dim, row, &n);
+  if (HasScalesAlone(format.type)) {
+    const auto compress = [&](const float* x, KeyMetric metric, bool is_key, std::byte* to) {
+      return IsInt8(format.type) ? CompressInt8(x, dim, to, &n)
+                                 : CompressByTrellis(x, dim, metric, is_key, to);
+    };
+    const float key_scale = compress(k.data(), frame.metric, true, row);
     const float value_scale =
-        format.has_values ? CompressInt8(v.data(), dim, row + layout.values, &n) : key_scale;
+        format.has_values ? compress(v.data(), nullptr, false, row + layout.values) : key_scale;
     StoreWord(WordOf(value_scale, key_scale), row + layout.scales);
     return;
   }
-  CompressKeys(format.type, k.data(), dim, row, row + layout.scales, &n);
+  CompressKeys(format.type, k.data(), dim, frame.metric, row, row + layout.scales, &n);
   if (!format.has_values) return;
   const auto compress_values =
       format.type == CompressedType::kInt4 ? CompressValue4 : CompressValue3;

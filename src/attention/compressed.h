@@ -15,6 +15,7 @@
 //   int4  keys of 6 bits, values of 4 bits; key minimum, key scale; for each block of values
 //         minimum, scale
 //   int3  keys of 4 bits, values of 3 bits; scales and minima as in int4
+//   int2  keys of 3 bits, values of 2 bits, both trellis codes (trellis.h); key scale, value scale
 //
 // Scales and minima are bf16, 2 bytes. An int8 element is n * scale, |n| <= 127: 8.25 bits per
 // element at head size 64. An int4 element is minimum + n * scale. Keys are finer than values since
@@ -33,17 +34,18 @@
 //   - values: n < 8, in blocks of 64 with a scale each. The low 2 bits of value i of a block are
 //     bits 2 * (i / 16) and above of byte i % 16; its high bit is bit i / 8 of byte 16 + i % 8. The
 //     rest is a block with a byte per element and n < 128.
-// The scale of a key or value that is not finite is NaN.
+// int2 takes 2.75 bits per element at head size 64, 2.6 at 128: the groups of 64 keys, then those
+// of values. Head sizes are multiples of 64. The scale of a key or value that is not finite is NaN.
 //
 // A row without values ends after the scale and the minimum of its key, which is its value too; in
-// int8 the word of scales holds the key's scale twice. The weighted sum of such rows lacks the
-// centre; the merged sum adds it once, times the sum of the rows' weights.
+// int8 and int2 the word of scales holds the key's scale twice. The weighted sum of such rows lacks
+// the centre; the merged sum adds it once, times the sum of the rows' weights.
 //
 // Queries are rounded to integers too, so that their products with keys are summed exactly. For
 // int8 they have 16 bits (less than half a percent of the range is unused, so that each number is
 // two signed bytes), with an eighth of f16's rounding error; 8 bits would double the error. For
-// int4 and int3 they have 8 bits, which adds a fifteenth to the error of int4's keys and less to
-// int3's.
+// int4, int3 and int2 they have 8 bits, which adds a fifteenth to the error of int4's keys and less
+// to int3's.
 #ifndef EBB_ATTENTION_COMPRESSED_H_
 #define EBB_ATTENTION_COMPRESSED_H_
 
@@ -53,10 +55,11 @@
 
 #include "src/attention/attention.h"
 #include "src/attention/rows.h"
+#include "src/attention/trellis.h"
 
 namespace ebb {
 
-inline constexpr int kKeyGroup = 64;        // keys of int4 and int3 packed together
+inline constexpr int kKeyGroup = 64;        // keys of int4, int3 and int2 packed together
 inline constexpr int kValueBlock = 32;      // int4 values that share a scale
 inline constexpr int kInt3ValueBlock = 64;  // int3 values that share a scale
 inline constexpr int kInt3ValueBytes = 24;  // bytes of an int3 block
@@ -80,8 +83,14 @@ inline constexpr size_t kScaleBytes = 4;
 [[nodiscard]] constexpr bool IsInt8(CompressedType type) {
   return type == CompressedType::kInt8 || type == CompressedType::kInt8Naive;
 }
-// Returns the bytes of a group of 64 keys of int4 or int3.
+// Returns whether a row has one word of scales: the value's scale and the key's. Other types have
+// words of a scale and a minimum.
+[[nodiscard]] constexpr bool HasScalesAlone(CompressedType type) {
+  return IsInt8(type) || type == CompressedType::kInt2;
+}
+// Returns the bytes of a group of 64 keys of int4, int3 or int2.
 [[nodiscard]] constexpr int KeyGroupBytes(CompressedType type) {
+  if (type == CompressedType::kInt2) return kTrellisKeyBytes;
   return type == CompressedType::kInt4 ? kKeyGroup / 4 * 3 : kKeyGroup / 2;
 }
 [[nodiscard]] constexpr bool IsRotated(CompressedType type) {
@@ -101,6 +110,13 @@ struct CompressedLayout {
   if (IsInt8(type)) {
     const size_t values = has_values ? dim : 0;
     const size_t scales = values + dim;
+    return {
+        .values = values, .scales = scales, .num_blocks = 0, .row_stride = scales + kScaleBytes};
+  }
+  if (type == CompressedType::kInt2) {
+    const size_t groups = dim / kTrellisGroup;
+    const size_t values = has_values ? groups * kTrellisKeyBytes : 0;
+    const size_t scales = groups * (kTrellisKeyBytes + (has_values ? kTrellisValueBytes : 0));
     return {
         .values = values, .scales = scales, .num_blocks = 0, .row_stride = scales + kScaleBytes};
   }
@@ -150,7 +166,7 @@ struct alignas(64) RoundedQuery {
   // n is padded with zeros, because kernels read keys in whole vectors: beyond the last key into
   // the values.
   alignas(64) int16_t n[kMaxHeadDim + 32];
-  alignas(64) int8_t unpacked[kMaxHeadDim];  // for int4 and int3, as KeyPlace::unpacked
+  alignas(64) int8_t unpacked[kMaxHeadDim];  // for int4, int3 and int2, as KeyPlace::unpacked
   // high and low are for int8's keys: n = 256 * high + low.
   alignas(64) int8_t high[kMaxHeadDim];
   alignas(64) int8_t low[kMaxHeadDim];
@@ -181,7 +197,7 @@ void LocateCompressed(const CompressedRows& rows, const CompressedFormat& format
 // and give the same bits on every machine. The reference compresses with CompressRow() too, because
 // another rounding would change an integer by a whole step.
 void Rotate(float* x, int head_dim);
-void CompressRow(const CompressedFormat& format, const float* key_centre, const float* key,
+void CompressRow(const CompressedFormat& format, const KeyFrame& frame, const float* key,
                  const float* value, std::byte* row);
 void DecompressRow(const CompressedFormat& format, const float* key_centre, const std::byte* row,
                    float* key, float* value);

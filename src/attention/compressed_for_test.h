@@ -84,7 +84,7 @@ class TestCompressed {
     for (size_t r = 0; r < num_rows; ++r) {
       float* key = numbers.data() + r * 2 * dim;
       for (size_t i = 0; i < dim && format_.IsCentred(); ++i) key[i] += head.centre[i];
-      CompressRow(format_, CentreOf(h), key, key + dim, Row(h, r));
+      CompressRow(format_, {.centre = CentreOf(h)}, key, key + dim, Row(h, r));
     }
   }
 

@@ -17,7 +17,8 @@ namespace ebb {
 namespace {
 
 constexpr CompressedType kTypes[] = {CompressedType::kInt8, CompressedType::kInt4,
-                                     CompressedType::kInt3, CompressedType::kInt8Naive};
+                                     CompressedType::kInt3, CompressedType::kInt2,
+                                     CompressedType::kInt8Naive};
 constexpr int kHeadSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256, 512, 576};
 
 double Dot(std::span<const float> a, std::span<const float> b) {
@@ -46,8 +47,13 @@ TEST(CompressedFormatTest, ARowTakesTheBytesThatTheHeaderNames) {
   EXPECT_EQ(stride(CompressedType::kInt3, 64), 64u);    // 4 bits per element
   EXPECT_EQ(stride(CompressedType::kInt3, 128), 124u);  // 3.9 bits
   EXPECT_EQ(stride(CompressedType::kInt3, 80), 32u + 16 + 24 + 16 + 12);
+  EXPECT_EQ(stride(CompressedType::kInt2, 64), 44u);   // 2.75 bits per element
+  EXPECT_EQ(stride(CompressedType::kInt2, 128), 84u);  // 2.6 bits
   for (const CompressedType type : kTypes) {
-    for (const int dim : kHeadSizes) EXPECT_EQ(stride(type, dim) % 4, 0u) << dim;
+    for (const int dim : kHeadSizes) {
+      if (!HoldsHeads(type, dim)) continue;
+      if (HoldsHeads(type, dim)) EXPECT_EQ(stride(type, dim) % 4, 0u) << dim;
+    }
   }
 }
 
@@ -60,6 +66,7 @@ TEST(CompressedFormatTest, ARowWithoutValuesTakesTheBytesOfItsKey) {
   EXPECT_EQ(stride(CompressedType::kInt4, 576), 9 * 48u + 4);
   EXPECT_EQ(stride(CompressedType::kInt3, 576), 9 * 32u + 4);
   EXPECT_EQ(stride(CompressedType::kInt4, 80), 48u + 16 + 4);
+  EXPECT_EQ(stride(CompressedType::kInt2, 576), 9 * 24u + 4);
 }
 
 TEST(CompressedFormatTest, EveryKeyOfAGroupHasBitsOfItsOwn) {
@@ -127,7 +134,9 @@ Levels LevelsOf(CompressedType type) {
 // The error is at most half a step of each grid before the rotation back, which preserves lengths.
 TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
   for (const CompressedType type : kTypes) {
+    if (type == CompressedType::kInt2) continue;  // its levels have no steps
     for (const int dim : kHeadSizes) {
+      if (!HoldsHeads(type, dim)) continue;
       const CompressedFormat format = {.type = type, .head_dim = dim};
       for (const float size : {1e-6f, 1.0f, 3e4f}) {
         std::vector<float> key = RandomNormal(dim, 4), value = RandomNormal(dim, 5);
@@ -135,7 +144,7 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
         for (float& x : value) x *= size;
         std::vector<std::byte> row(format.RowStride());
         std::vector<float> key_back(dim), value_back(dim);
-        kernel_.compress_row(format, nullptr, key.data(), value.data(), row.data());
+        kernel_.compress_row(format, {}, key.data(), value.data(), row.data());
         kernel_.decompress_row(format, nullptr, row.data(), key_back.data(), value_back.data());
         if (IsRotated(type)) {
           for (std::vector<float>* x : {&key, &value, &key_back, &value_back})
@@ -157,15 +166,16 @@ TEST_P(CompressedTest, ARowComesBackWithinHalfAStep) {
 TEST_P(CompressedTest, ARowWithoutValuesHasItsKeyForAValue) {
   for (const CompressedType type : kTypes) {
     for (const int dim : kHeadSizes) {
+      if (!HoldsHeads(type, dim)) continue;
       const CompressedFormat with = {.type = type, .head_dim = dim};
       const CompressedFormat without = {.type = type, .head_dim = dim, .has_values = false};
       const std::vector<float> key = RandomNormal(dim, 4), centre = RandomNormal(dim, 6);
       std::vector<std::byte> row(with.RowStride());
       std::vector<float> want(dim), key_back(dim), value_back(dim);
       const float* const around = with.IsCentred() ? centre.data() : nullptr;
-      kernel_.compress_row(with, around, key.data(), key.data(), row.data());
+      kernel_.compress_row(with, {.centre = around}, key.data(), key.data(), row.data());
       kernel_.decompress_row(with, around, row.data(), want.data(), value_back.data());
-      kernel_.compress_row(without, around, key.data(), nullptr, row.data());
+      kernel_.compress_row(without, {.centre = around}, key.data(), nullptr, row.data());
       kernel_.decompress_row(without, around, row.data(), key_back.data(), value_back.data());
       EXPECT_EQ(key_back, want) << Name(without);
       EXPECT_EQ(value_back, want) << Name(without);
@@ -189,6 +199,7 @@ TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
   for (const CompressedType type :
        {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
     for (const int dim : kHeadSizes) {
+      if (!HoldsHeads(type, dim)) continue;
       const CompressedFormat format = {.type = type, .head_dim = dim};
       const StreamOfKeys keys(dim, kRows);
       const std::vector<float> value(dim, 1.0f);
@@ -198,7 +209,7 @@ TEST_P(CompressedTest, ACentreLeavesTheErrorOfTheDeviationAlone) {
         std::vector<float> key(dim), value_back(dim);
         for (int r = 0; r < kRows; ++r) {
           const float* from = keys.rows.data() + size_t(r) * dim;
-          kernel_.compress_row(format, centre, from, value.data(), row.data());
+          kernel_.compress_row(format, {.centre = centre}, from, value.data(), row.data());
           kernel_.decompress_row(format, centre, row.data(), key.data(), value_back.data());
           for (int i = 0; i < dim; ++i) key[i] -= from[i];
           sum += Dot(key, key);
@@ -229,11 +240,12 @@ TEST_P(CompressedTest, FewRowsAroundACentreChangeWhenTheySinkAgain) {
     int changed = 0;
     for (int r = 0; r < kRows; ++r) {
       const float* from = keys.rows.data() + size_t(r) * 128;
-      kernel_.compress_row(format, centre, from, value.data(), once.data());
+      kernel_.compress_row(format, {.centre = centre}, from, value.data(), once.data());
       kernel_.decompress_row(format, centre, once.data(), key.data(), value_back.data());
       kernel_.store_row(RowType::kF16, key.data(), f16.data(), 128);
       kernel_.load_row(RowType::kF16, f16.data(), key_again.data(), 128);
-      kernel_.compress_row(format, centre, key_again.data(), value.data(), again.data());
+      kernel_.compress_row(format, {.centre = centre}, key_again.data(), value.data(),
+                           again.data());
       if (once == again) continue;
       ++changed;
       kernel_.decompress_row(format, centre, again.data(), key_again.data(), value_back.data());
@@ -261,7 +273,7 @@ TEST_P(CompressedTest, WithoutRotationAnOutlierCostsAccuracy) {
     const CompressedFormat format = {.type = type, .head_dim = 64};
     std::vector<std::byte> row(format.RowStride());
     std::vector<float> key(64), value(64);
-    kernel_.compress_row(format, nullptr, x.data(), x.data(), row.data());
+    kernel_.compress_row(format, {}, x.data(), x.data(), row.data());
     kernel_.decompress_row(format, nullptr, row.data(), key.data(), value.data());
     double sum = 0;
     for (size_t i = 0; i < x.size(); ++i) sum += std::pow(key[i] - x[i], 2);
@@ -274,6 +286,7 @@ TEST_P(CompressedTest, DecompressesAsTheReferenceDoes) {
   for (const CompressedType type : kTypes) {
     for (int i = 0; i < 2 * static_cast<int>(std::size(kHeadSizes)); ++i) {
       const int dim = kHeadSizes[i / 2];
+      if (!HoldsHeads(type, dim)) continue;
       const CompressedFormat format = {.type = type, .head_dim = dim, .has_values = i % 2 == 0};
       TestCompressed rows({.format = format, .num_rows = {3}});
       std::vector<float> key(dim), value(dim), want_key(dim), want_value(dim);
@@ -288,12 +301,13 @@ TEST_P(CompressedTest, DecompressesAsTheReferenceDoes) {
 
 TEST_P(CompressedTest, RowsOfNothingAreNothing) {
   for (const CompressedType type : kTypes) {
-    const CompressedFormat format = {.type = type, .head_dim = 80};
+    const int dim = HoldsHeads(type, 80) ? 80 : 192;
+    const CompressedFormat format = {.type = type, .head_dim = dim};
     for (const float x : {0.0f, 1e-37f}) {
-      const std::vector<float> in(80, x);
+      const std::vector<float> in(dim, x);
       std::vector<std::byte> row(format.RowStride(), std::byte{0xff});
-      std::vector<float> key(80, 1.0f), value(80, 1.0f);
-      kernel_.compress_row(format, nullptr, in.data(), in.data(), row.data());
+      std::vector<float> key(dim, 1.0f), value(dim, 1.0f);
+      kernel_.compress_row(format, {}, in.data(), in.data(), row.data());
       kernel_.decompress_row(format, nullptr, row.data(), key.data(), value.data());
       ExpectNear(key, in, 1e-30f, Name(format));
       ExpectNear(value, in, 1e-30f, Name(format));
@@ -303,11 +317,12 @@ TEST_P(CompressedTest, RowsOfNothingAreNothing) {
 
 TEST_P(CompressedTest, CompressingTheSameRowGivesTheSameBytesOnEveryKernel) {
   for (const CompressedType type : kTypes) {
-    const CompressedFormat format = {.type = type, .head_dim = 112};
-    const std::vector<float> x = RandomNormal(224, 9);
+    const int dim = HoldsHeads(type, 112) ? 112 : 192;
+    const CompressedFormat format = {.type = type, .head_dim = dim};
+    const std::vector<float> x = RandomNormal(2 * dim, 9);
     std::vector<std::byte> a(format.RowStride()), b(format.RowStride(), std::byte{0xff});
-    kernel_.compress_row(format, nullptr, x.data(), x.data() + 112, a.data());
-    ReferenceAttention().compress_row(format, nullptr, x.data(), x.data() + 112, b.data());
+    kernel_.compress_row(format, {}, x.data(), x.data() + dim, a.data());
+    ReferenceAttention().compress_row(format, {}, x.data(), x.data() + dim, b.data());
     EXPECT_EQ(a, b) << "every byte is written, the same on every kernel";
   }
 }
@@ -318,6 +333,7 @@ TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
   constexpr int kRows = 500;
   for (const CompressedType type : kTypes) {
     for (const int dim : kHeadSizes) {
+      if (!HoldsHeads(type, dim)) continue;
       const CompressedFormat format = {.type = type, .head_dim = dim};
       std::vector<float> rows = RandomNormal(size_t{kRows} * 2 * dim, 77);
       std::vector<std::byte> once(format.RowStride()), again(format.RowStride());
@@ -327,17 +343,103 @@ TEST_P(CompressedTest, ARowThatRoseAndSinksAgainHasItsOldBytes) {
       for (int r = 0; r < kRows; ++r) {
         float* key = rows.data() + size_t(r) * 2 * dim;
         key[r % dim] *= static_cast<float>(1 + r % 20);  // outliers, as real keys have them
-        kernel_.compress_row(format, nullptr, key, key + dim, once.data());
+        kernel_.compress_row(format, {}, key, key + dim, once.data());
         kernel_.decompress_row(format, nullptr, once.data(), x.data(), x.data() + dim);
         kernel_.store_row(RowType::kF16, x.data(), f16.data(), 2 * dim);
         kernel_.load_row(RowType::kF16, f16.data(), x.data(), 2 * dim);
-        kernel_.compress_row(format, nullptr, x.data(), x.data() + dim, again.data());
+        kernel_.compress_row(format, {}, x.data(), x.data() + dim, again.data());
         changed += once != again ? 1 : 0;
       }
-      // f16 may round a tail of 7 bits around a large outlier.
+      // f16 may round a tail of 7 bits around a large outlier. See AnErrorDoesNotAddUp for int2.
+      if (type == CompressedType::kInt2) continue;
       EXPECT_LE(changed, type == CompressedType::kInt3 ? 1 : 0) << Name(format);
     }
   }
+}
+
+// Queries holds queries that lie mostly in a few directions, as real ones do, and their moment.
+struct Queries {
+  Queries(int dim, int count, uint32_t seed)
+      : rows(RandomNormal(size_t(count) * dim, seed)), moment(size_t(dim) * dim) {
+    const std::vector<float> directions = RandomNormal(size_t{4} * dim, 5);
+    const std::vector<float> lengths = RandomNormal(size_t{4} * count, seed + 1);
+    for (int n = 0; n < count; ++n) {
+      float* const q = rows.data() + size_t(n) * dim;
+      for (int i = 0; i < dim; ++i) {
+        q[i] *= 0.3f;
+        for (int k = 0; k < 4; ++k) q[i] += lengths[4 * n + k] * directions[k * dim + i];
+      }
+      for (int i = 0; i < dim; ++i) {
+        for (int j = 0; j < dim; ++j) moment[size_t(i) * dim + j] += double{q[i]} * q[j];
+      }
+    }
+  }
+  std::vector<float> rows;
+  std::vector<double> moment;
+};
+
+// Errors are shares of the variance, or of the mean square of products with queries.
+struct TrellisErrors {
+  double key = 0, value = 0, product = 0;
+};
+TrellisErrors ErrorsOfInt2(const AttentionKernel& kernel, int dim, KeyMetric metric,
+                           int times = 1) {
+  constexpr int kRows = 200;
+  const CompressedFormat format = {.type = CompressedType::kInt2, .head_dim = dim};
+  const Queries queries(dim, kRows, /*seed=*/90);
+  double squares = 0, products = 0;
+  TrellisErrors sum;
+  for (int r = 0; r < kRows; ++r) {
+    const std::vector<float> key = RandomNormal(dim, 2 * r), value = RandomNormal(dim, 2 * r + 1);
+    std::vector<float> key_back = key, value_back = value;
+    std::vector<std::byte> row(format.RowStride());
+    for (int i = 0; i < times; ++i) {
+      kernel.compress_row(format, {.metric = metric}, key_back.data(), value_back.data(),
+                          row.data());
+      kernel.decompress_row(format, nullptr, row.data(), key_back.data(), value_back.data());
+    }
+    const std::span<const float> q = std::span(queries.rows).subspan(size_t(r) * dim, dim);
+    for (int i = 0; i < dim; ++i) {
+      sum.key += std::pow(key_back[i] - key[i], 2);
+      sum.value += std::pow(value_back[i] - value[i], 2);
+    }
+    squares += Dot(key, key);
+    sum.product += std::pow(Dot(q, key_back) - Dot(q, key), 2);
+    products += std::pow(Dot(q, key), 2);
+    if (times == 1 && metric == nullptr) {
+      EXPECT_NEAR(Dot(key, key_back) / Dot(key, key), 1, 1.0 / 250) << "the length is kept";
+      EXPECT_NEAR(Dot(value, value_back) / Dot(value, value), 1, 1.0 / 250);
+    }
+  }
+  return {sum.key / squares, sum.value / squares, sum.product / products};
+}
+
+TEST_P(CompressedTest, Int2HasTheErrorOfItsTrellis) {
+  for (const int dim : {64, 128, 192, 576}) {
+    const TrellisErrors errors = ErrorsOfInt2(kernel_, dim, nullptr);
+    EXPECT_NEAR(errors.key, 0.0234, 0.002) << dim;
+    EXPECT_NEAR(errors.value, 0.094, 0.006) << dim;
+  }
+}
+
+TEST_P(CompressedTest, AMetricMovesTheErrorsOfInt2sKeysWhereQueriesAreShort) {
+  for (const int dim : {64, 128, 192}) {
+    std::vector<float> metric(KeyMetricFloats(dim));
+    MakeKeyMetric(Queries(dim, 1000, /*seed=*/7).moment.data(), dim, metric.data());
+    const TrellisErrors plain = ErrorsOfInt2(kernel_, dim, nullptr);
+    const TrellisErrors with = ErrorsOfInt2(kernel_, dim, metric.data());
+    EXPECT_LT(with.product, plain.product / 8) << dim;
+    EXPECT_LT(with.key, 1.5 * plain.key) << dim;
+    EXPECT_EQ(with.value, plain.value) << dim;
+  }
+}
+
+// A row that is compressed again may get other codes, since the search does not know the scale.
+TEST_P(CompressedTest, AnErrorOfInt2DoesNotAddUpWhenARowIsCompressedAgain) {
+  const TrellisErrors once = ErrorsOfInt2(kernel_, 128, nullptr);
+  const TrellisErrors often = ErrorsOfInt2(kernel_, 128, nullptr, 8);
+  EXPECT_LT(often.key, 1.5 * once.key);
+  EXPECT_LT(often.value, 1.5 * once.value);
 }
 
 std::vector<RoundedQuery> Rounded(const CompressedFormat& format, std::span<const float> q) {
@@ -438,6 +540,7 @@ void ExpectFoldsAsTheReference(const AttentionKernel& kernel, const Folded& of) 
 TEST_P(CompressedTest, FoldsAsTheReferenceForEveryHeadSize) {
   for (const CompressedType type : kTypes) {
     for (const int dim : kHeadSizes) {
+      if (!HoldsHeads(type, dim)) continue;
       ExpectFoldsAsTheReference(
           kernel_, {.format = {.type = type, .head_dim = dim}, .heads = 3, .num_rows = 100});
     }
@@ -448,6 +551,7 @@ TEST_P(CompressedTest, FoldsAsTheReferenceForEveryRatioOfHeads) {
   for (const CompressedType type : kTypes) {
     for (const int heads : {1, 2, 3, 4, 5, 6, 7, 8, 33}) {
       for (const int dim : {64, 80, 128}) {
+        if (!HoldsHeads(type, dim)) continue;
         ExpectFoldsAsTheReference(
             kernel_, {.format = {.type = type, .head_dim = dim}, .heads = heads, .num_rows = 70});
       }
@@ -460,6 +564,7 @@ TEST_P(CompressedTest, FoldsAsTheReferenceForEveryNumberOfRows) {
     for (size_t rows = 1; rows <= 200; rows += rows < 70 ? 1 : 13) {
       ExpectFoldsAsTheReference(
           kernel_, {.format = {.type = type, .head_dim = 64}, .heads = 3, .num_rows = rows});
+      if (!HoldsHeads(type, 48)) continue;
       ExpectFoldsAsTheReference(
           kernel_, {.format = {.type = type, .head_dim = 48}, .heads = 2, .num_rows = rows});
     }
@@ -473,7 +578,7 @@ TEST_P(CompressedTest, AQueryOfHugeOrTinyElementsKeepsItsPrecision) {
     std::vector<float> key(512, 1.0f), value = RandomNormal(512, 1);
     if (IsRotated(type)) kernel_.rotate(key.data(), 512);  // all elements are equal once rotated
     std::vector<std::byte> row(format.RowStride());
-    kernel_.compress_row(format, nullptr, key.data(), value.data(), row.data());
+    kernel_.compress_row(format, {}, key.data(), value.data(), row.data());
     std::vector<const std::byte*> rows(kChunkRows, row.data());
     for (const float size : {1e-25f, 1.0f, 1e25f}) {
       // These queries give the largest possible sum of products.
@@ -498,6 +603,7 @@ TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
   enum class In { kKey, kValue, kQuery };
   for (const CompressedType type : kTypes) {
     for (const int dim : {64, 80}) {
+      if (!HoldsHeads(type, dim)) continue;
       const CompressedFormat format = {.type = type, .head_dim = dim};
       for (const float bad : {kNaN, kInf, -kInf}) {
         for (const size_t at : {0, 20, 40}) {
@@ -506,7 +612,8 @@ TEST_P(CompressedTest, WhatIsNotFiniteMakesTheSumNaN) {
             std::vector<float> key = RandomNormal(dim, 1), value = key;
             if (in == In::kKey) key[at] = bad;
             if (in == In::kValue) value[at] = bad;
-            CompressRow(format, rows.CentreOf(0), key.data(), value.data(), rows.Row(0, at));
+            CompressRow(format, {.centre = rows.CentreOf(0)}, key.data(), value.data(),
+                        rows.Row(0, at));
             std::vector<float> q = RandomNormal(3 * dim, 2);
             if (in == In::kQuery) q[dim + at] = bad;
             const auto queries = Rounded(format, q);

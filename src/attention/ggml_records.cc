@@ -26,6 +26,7 @@ ggml_type GgmlTypeOf(CompressedType type) {
   switch (type) {
     case CompressedType::kInt8:
     case CompressedType::kInt8Naive:
+    case CompressedType::kInt2:  // refused on devices
       break;
     case CompressedType::kInt4:
       return GGML_TYPE_Q5_0;

@@ -65,7 +65,7 @@ TEST(GgmlRecordsTest, RowsComeBackWithinAStep) {
       }
       const float* const of = format.IsCentred() ? centre.data() : nullptr;
       std::vector<std::byte> record(format.RowStride());
-      CompressRow(format, of, key.data(), value.data(), record.data());
+      CompressRow(format, {.centre = of}, key.data(), value.data(), record.data());
       DecompressRow(format, of, record.data(), found_key.data(), found_value.data());
       for (int i = 0; i < dim && of != nullptr; ++i) {
         key[i] -= centre[i];
@@ -86,7 +86,7 @@ TEST(GgmlRecordsTest, WithoutValuesTheKeyIsTheValue) {
   const std::vector<float> key = RandomNormal(192, 3), centre = RandomNormal(192, 5);
   std::vector<float> found_key(192), found_value(192);
   std::vector<std::byte> record(format.RowStride());
-  CompressRow(format, centre.data(), key.data(), nullptr, record.data());
+  CompressRow(format, {.centre = centre.data()}, key.data(), nullptr, record.data());
   DecompressRow(format, centre.data(), record.data(), found_key.data(), found_value.data());
   EXPECT_EQ(found_key, found_value);
   for (int i = 0; i < 192; ++i) EXPECT_NEAR(found_key[i], key[i], 0.5);
@@ -101,7 +101,7 @@ TEST(GgmlRecordsTest, ANumberThatIsNoneSpoilsItsKeyAlone) {
       const std::vector<float> value = RandomNormal(64, 4);
       key[40] = none;
       std::vector<std::byte> record(format.RowStride());
-      CompressRow(format, nullptr, key.data(), value.data(), record.data());
+      CompressRow(format, {}, key.data(), value.data(), record.data());
       DecompressRow(format, nullptr, record.data(), found_key.data(), found_value.data());
       EXPECT_TRUE(std::ranges::all_of(found_key, [](float x) { return std::isnan(x); }));
       EXPECT_TRUE(std::ranges::all_of(found_value, [](float x) { return std::isfinite(x); }));

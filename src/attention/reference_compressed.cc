@@ -21,6 +21,26 @@ double Bf16(const std::byte* from) {
 }
 int ByteAt(const std::byte* row, size_t at) { return std::to_integer<int>(row[at]); }
 
+// Returns element i of a group of int2, by the definitions of trellis.h.
+double TrellisElement(const std::byte* group, bool is_key, int i) {
+  const int place = is_key ? 2 * (i % 32) + i / 32 : i;
+  const int t = 4 * (place % 16) + place / 16;
+  const auto two_bits = [&](int at) {
+    return at < 0 ? 0 : ByteAt(group, at / 4) >> at % 4 * 2 & 3;
+  };
+  const auto third_bit = [&](int at) {
+    return at < 0 ? 0 : ByteAt(group, 16 + at % 32 / 4) >> (at / 32 * 4 + at % 4) & 1;
+  };
+  const int pair = 4 * two_bits(t) + two_bits(t - 1);
+  if (!is_key) {
+    const int other = 4 * two_bits(t - 2) + two_bits(t - 3);
+    return kValueTrellis.first[pair] + kValueTrellis.second[other] - kValueTrellis.centre;
+  }
+  const int bits =
+      8 * third_bit(t) + 4 * third_bit(t - 1) + 2 * third_bit(t - 2) + third_bit(t - 3);
+  return kKeyTrellis.first[pair] + kKeyTrellis.second[bits] - kKeyTrellis.centre;
+}
+
 // Returns an element of a key as it is stored, still rotated; ValueElement() does the same for
 // values.
 double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
@@ -28,6 +48,9 @@ double KeyElement(const CompressedFormat& format, const std::byte* row, int i) {
   const std::byte* scales = row + layout.scales;
   if (IsInt8(format.type)) {
     return static_cast<int8_t>(ByteAt(row, i)) * Bf16(scales);
+  }
+  if (format.type == CompressedType::kInt2) {
+    return TrellisElement(row + i / 64 * 24, true, i % 64) * Bf16(scales);
   }
   const int packed = format.head_dim / 64 * 64;
   const bool six_bits = format.type == CompressedType::kInt4;
@@ -51,6 +74,9 @@ double ValueElement(const CompressedFormat& format, const std::byte* row, int i)
   const std::byte* scales = row + layout.scales;
   if (IsInt8(format.type)) {
     return static_cast<int8_t>(ByteAt(values, i)) * Bf16(scales + 2);
+  }
+  if (format.type == CompressedType::kInt2) {
+    return TrellisElement(values + i / 64 * 16, false, i % 64) * Bf16(scales + 2);
   }
   const int dim = format.head_dim;
   if (format.type == CompressedType::kInt3) {

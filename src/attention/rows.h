@@ -104,11 +104,17 @@ struct CompressedFormat {
   [[nodiscard]] bool IsCentred() const { return type != CompressedType::kInt8Naive; }
 };
 
+// KeyFrame holds what the compressed keys of a stream have in common.
+struct KeyFrame {
+  const float* centre = nullptr;  // [head_dim], subtracted from every key; null: zeros
+  const float* metric = nullptr;  // a KeyMetric (src/attention/trellis.h), used by int2 and int3
+};
+
 // CompressedRows lists the compressed rows of one (layer, kv head), in order of position.
 struct CompressedRows {
   const std::byte* const* pages = nullptr;  // [num_pages], 64-byte aligned
   std::span<const Slot> slots;              // [num_rows]
-  const float* key_centre = nullptr;        // [head_dim]; the one passed to CompressRow()
+  const float* key_centre = nullptr;        // [head_dim]; as KeyFrame::centre
 
   [[nodiscard]] size_t size() const { return slots.size(); }
 };

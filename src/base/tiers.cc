@@ -21,10 +21,11 @@ namespace {
 constexpr std::array<Named<T1Place>, 3> kT1Places = {
     {{"none", T1Place::kNone}, {"host", T1Place::kHost}, {"file", T1Place::kFile}}};
 
-constexpr std::array<Named<CompressedType>, 4> kCompressedTypes = {
+constexpr std::array<Named<CompressedType>, 5> kCompressedTypes = {
     {{"int8", CompressedType::kInt8},
      {"int4", CompressedType::kInt4},
      {"int3", CompressedType::kInt3},
+     {"int2", CompressedType::kInt2},
      {"int8_naive", CompressedType::kInt8Naive}}};
 
 Status Malformed(std::string_view what, std::string_view text, std::string_view why,
@@ -69,9 +70,10 @@ std::string_view CompressedTypeName(CompressedType type) { return NameOf(kCompre
 
 std::optional<CompressedType> CompressedKvType(std::string_view name) {
   // q8_0 and q4_0 are llama.cpp's names of the caches with as many bits.
-  constexpr std::array<Named<CompressedType>, 5> kTypes = {{{"q8", CompressedType::kInt8},
+  constexpr std::array<Named<CompressedType>, 6> kTypes = {{{"q8", CompressedType::kInt8},
                                                             {"q4", CompressedType::kInt4},
                                                             {"q3", CompressedType::kInt3},
+                                                            {"q2", CompressedType::kInt2},
                                                             {"q8_0", CompressedType::kInt8},
                                                             {"q4_0", CompressedType::kInt4}}};
   return ValueOf(kTypes, name);
@@ -80,7 +82,18 @@ std::optional<CompressedType> CompressedKvType(std::string_view name) {
 Result<CompressedType> ParseCompressedType(std::string_view name) {
   if (const auto type = ValueOf(kCompressedTypes, name); type.has_value()) return *type;
   return InvalidArgument(
-      fmt::format("expected int8, int4, int3 or int8_naive, found \"{}\"", name));
+      fmt::format("expected int8, int4, int3, int2 or int8_naive, found \"{}\"", name));
+}
+
+Status CheckCompressedType(CompressedType type, int head_dim, bool on_device) {
+  if (!HoldsHeads(type, head_dim)) {
+    return Unsupported(
+        fmt::format("int2 (q2) needs heads of a multiple of {} channels, and this model's have {}; "
+                    "int3 (q3) takes them",
+                    kInt2HeadStep, head_dim));
+  }
+  if (type != CompressedType::kInt2 || !on_device) return OkStatus();
+  return Unsupported("devices do not read int2 (q2); they read int3 (q3)");
 }
 
 Status ParseT0(std::string_view text, TierSetting* tiers) {
@@ -204,7 +217,8 @@ Status ParseT1Read(std::string_view text, TierSetting* tiers) {
 
 Status ParseT2(std::string_view text, TierSetting* tiers) {
   constexpr std::string_view kExpected =
-      "a share, or old, and after a colon int8, int4, int3 or int8_naive (25%:int8, old:int4); old "
+      "a share, or old, and after a colon int8, int4, int3, int2 or int8_naive (25%:int8, "
+      "old:int4); old "
       "takes first=N and newest=N after commas (old:int4,first=4,newest=16)";
   const std::string_view whole = text;
   const size_t comma = text.find(',');

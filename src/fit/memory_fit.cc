@@ -11,6 +11,7 @@
 #include "src/attention/decode_states.h"
 #include "src/attention/prefill.h"
 #include "src/attention/rows.h"
+#include "src/attention/trellis.h"
 #include "src/base/checkpoints.h"
 #include "src/base/text/size_text.h"
 #include "src/kv/sequence_cache.h"
@@ -64,6 +65,10 @@ Status CheckRequest(const FitModel& model, const FitRequest& request) {
         "expected at least 1 request, 1 token of context, 0 of the prompt and an interval of 1, "
         "found {}, {}, {} and {}",
         request.requests, request.context, request.prompt_tokens, request.interval));
+  }
+  if (request.tiers.has_value() && request.tiers->engine.t2_type.has_value()) {
+    EBB_RETURN_IF_ERROR(
+        CheckCompressedType(*request.tiers->engine.t2_type, shape.head_dim, request.on_device));
   }
   if (request.kv_cap_bytes > 0 && request.tiers.has_value() &&
       (request.tiers->engine.t1 != T1Place::kNone || !CompressesOldRows(request.tiers->shares))) {
@@ -194,6 +199,9 @@ class MemoryOf {
         bytes->states += requests_ * model_.state_bytes * request_.decode_tokens;
       }
       bytes->compute = ComputeOnHost();
+      if (tiers_.engine.t2_type.has_value() && UsesKeyMetric(compressed_)) {
+        bytes->compute += sizeof(float) * shape_.NumStreams() * KeyMetricFloats(shape_.head_dim);
+      }
     }
     AddRowsRead(bytes);
   }

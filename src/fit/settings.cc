@@ -53,8 +53,8 @@ FitSetting SelectFrom(FitSetting setting) {
 }
 
 void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
-  for (const CompressedType type :
-       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4,
+                                    CompressedType::kInt3, CompressedType::kInt2}) {
     settings->push_back(Make(CompressedCache(type)));
   }
 }

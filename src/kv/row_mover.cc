@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "src/attention/trellis.h"
 #include "src/base/clock.h"
 
 namespace ebb {
@@ -52,11 +53,12 @@ size_t RowMover::Plan::NewT1Pages() const {
 }
 
 RowMover::RowMover(const CacheLayout& layout, const RowStores& stores,
-                   const AttentionKernel* kernel, Device* device, GroupTables* tables,
-                   PageMap* pages, CacheHealth* health)
+                   const AttentionKernel* kernel, std::span<const float> key_metrics,
+                   Device* device, GroupTables* tables, PageMap* pages, CacheHealth* health)
     : layout_(layout),
       stores_(stores),
       kernel_(kernel),
+      key_metrics_(key_metrics),
       tables_(tables),
       pages_(pages),
       health_(health),
@@ -260,6 +262,13 @@ Status RowMover::ChooseCentres(Plans plans) {
   return status;
 }
 
+KeyFrame RowMover::FrameOf(const Stream& stream) const {
+  if (key_metrics_.empty()) return {.centre = stream.CentreOfKeys()};
+  const size_t floats = KeyMetricFloats(layout_.format().head_dim);
+  return {.centre = stream.CentreOfKeys(),
+          .metric = key_metrics_.data() + pages_->IndexOf(stream) * floats};
+}
+
 Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
   const size_t num_rows = NumRows(plans, [](const Plan& plan) { return plan.compressed.size(); });
   if (num_rows == 0) return OkStatus();
@@ -282,7 +291,7 @@ Status RowMover::Compress(Plans plans, ReservedPages* reserved) {
         if (format.has_values) {
           kernel_->load_row(format.type, rows[i].value, value.data(), format.head_dim);
         }
-        kernel_->compress_row(layout_.compressed_format(), stream.CentreOfKeys(), key.data(),
+        kernel_->compress_row(layout_.compressed_format(), FrameOf(stream), key.data(),
                               value.data(), records.Add(pages_->CompressedAt(stream, to[i])));
       }
     });

@@ -25,9 +25,11 @@ namespace ebb {
 
 class RowMover {
  public:
-  // Makes a mover. kernel: null if there is no T2. REQUIRES: all arguments outlive it.
+  // Makes a mover. kernel: null if there is no T2. key_metrics: as in CacheStores. REQUIRES: all
+  // arguments outlive it.
   RowMover(const CacheLayout& layout, const RowStores& stores, const AttentionKernel* kernel,
-           Device* device, GroupTables* tables, PageMap* pages, CacheHealth* health);
+           std::span<const float> key_metrics, Device* device, GroupTables* tables, PageMap* pages,
+           CacheHealth* health);
 
   // Moves rows between tiers; see SequenceCache::Move(). REQUIRES: CacheHealth::Check() is OK.
   Status Move(std::span<const GroupMoves> wanted);
@@ -69,6 +71,7 @@ class RowMover {
   // Chooses the centre of keys of each stream whose first row goes to T2 now.
   Status ChooseCentres(Plans plans);
   void ChooseCentre(std::span<const RowAddress> rows, const Stream& stream);
+  [[nodiscard]] KeyFrame FrameOf(const Stream& stream) const;
   Status Decompress(Plans plans, Tier to, ReservedPages* reserved);
   // FreedPages lists the pages that rows left, by table.
   using FreedPages = std::vector<std::pair<const GroupTable*, std::vector<TablePage>>>;
@@ -91,6 +94,7 @@ class RowMover {
   const CacheLayout& layout_;
   const RowStores& stores_;
   const AttentionKernel* const kernel_;
+  const std::span<const float> key_metrics_;
   GroupTables* const tables_;
   PageMap* const pages_;
   CacheHealth* const health_;

@@ -26,7 +26,7 @@ struct SequenceCache::Impl {
         stores(OpenRowStores(shared, format)),
         tables(layout.num_groups()),
         pages(layout, stores),
-        mover(layout, stores, shared.kernel, shared.device, &tables, &pages, &health),
+        mover(layout, stores, shared.kernel, shared.key_metrics, shared.device, &tables, &pages, &health),
         compactor(layout, stores, &tables, &pages, &health),
         sorter(layout, stores, &tables, pages),
         reader(shape, layout, stores, &tables, &pages),

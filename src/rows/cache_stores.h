@@ -2,6 +2,8 @@
 #ifndef EBB_ROWS_CACHE_STORES_H_
 #define EBB_ROWS_CACHE_STORES_H_
 
+#include <span>
+
 #include "src/attention/rows.h"
 #include "src/device/device.h"
 
@@ -19,6 +21,8 @@ struct CacheStores {
   PageFile* t1_file = nullptr;  // T1 in a file; null: in t1, or no T1
   Arena* t2 = nullptr;          // pages of `compressed`, on the device or the host
   CompressedFormat compressed;
+  // Has the KeyMetric (src/attention/trellis.h) of each stream; empty: `compressed` uses none.
+  std::span<const float> key_metrics;
   const AttentionKernel* kernel = nullptr;  // converts rows to and from `compressed`; needed for T2
   Device* device = &CpuDevice();
 };

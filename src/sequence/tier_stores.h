@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ebb/engine.h"
 #include "ebb/report.h"
@@ -37,6 +39,11 @@ class TierStores {
   // Returns the stores for this use. A draft has no T1, and a store has no T2; T0's cap does not
   // count a store's new rows on their way to T1.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
+  // Sets CacheStores::key_metrics of caches to come.
+  void SetKeyMetrics(std::vector<float> metrics) {
+    key_metrics_ = std::move(metrics);
+    caches_.key_metrics = key_metrics_;
+  }
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
   // Returns whether rows of T2, if there are any, lie in a device's memory.
   [[nodiscard]] bool HasT2OnDevice() const { return t2_on_device_; }
@@ -61,6 +68,7 @@ class TierStores {
   std::unique_ptr<PageFile> t1_file_;  // null: T1 is memory, or there is none
   std::unique_ptr<Arena> t2_;          // null: no T2
   bool t2_on_device_ = false;
+  std::vector<float> key_metrics_;
   CacheStores caches_;
 };
 

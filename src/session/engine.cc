@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ebb/device.h"
+#include "src/attention/trellis.h"
 #include "src/lossless/speculator.h"
 #include "src/model/loaded/decoder_graph.h"
 #include "src/model/loaded/loaded_model.h"
@@ -17,6 +18,7 @@
 #include "src/session/assistant_drafter.h"
 #include "src/session/column_check.h"
 #include "src/session/head_drafter.h"
+#include "src/session/key_metrics.h"
 #include "src/session/model_drafter.h"
 #include "src/session/session_impl.h"
 
@@ -209,8 +211,17 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   }
   EBB_ASSIGN_OR_RETURN(core.kernel, ChooseKernel(options.attention));
   core.format = PageFormat::Of(model->shape(), options.kv_type);
+  if (core.options.tiers.has_value() && core.options.tiers->t2_type.has_value()) {
+    EBB_RETURN_IF_ERROR(CheckCompressedType(*core.options.tiers->t2_type, model->shape().head_dim,
+                                            options.device.kind != DeviceKind::kCpu));
+  }
   EBB_ASSIGN_OR_RETURN(
       core.stores, TierStores::Create(core.options, model->loaded(), core.format, *core.kernel));
+  if (core.stores.caches().t2 != nullptr && UsesKeyMetric(core.stores.caches().compressed)) {
+    EBB_ASSIGN_OR_RETURN(std::vector<float> metrics,
+                         MakeKeyMetrics(model, core.options, core.kernel->name));
+    core.stores.SetKeyMetrics(std::move(metrics));
+  }
   EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(core.options, core.stores.backend()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,
                                                         core.stores.caches().compressed, device,

@@ -75,7 +75,7 @@ StudiedFormat Built(std::string name, CompressedType type, double bits) {
     const CompressedFormat format = {.type = type, .head_dim = static_cast<int>(x.size())};
     std::vector<std::byte> row(format.RowStride());
     std::vector<float> other(x.size());
-    CompressRow(format, nullptr, is_key ? x.data() : other.data(), is_key ? other.data() : x.data(),
+    CompressRow(format, {}, is_key ? x.data() : other.data(), is_key ? other.data() : x.data(),
                 row.data());
     DecompressRow(format, nullptr, row.data(), is_key ? x.data() : other.data(),
                   is_key ? other.data() : x.data());

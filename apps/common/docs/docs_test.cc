@@ -114,9 +114,9 @@ TEST(DocsTest, BashCompletesCommandsOptionsAndWords) {
 TEST(DocsTest, OtherShellsAreToldTheSame) {
   EXPECT_THAT(ZshCompletionText(EbbProgram()),
               AllOf(testing::StartsWith("#compdef ebb\n"), HasSubstr("'*--kv-type["),
-                    HasSubstr(":value:(f16 bf16 f32 q8 q4 q3)"), HasSubstr("'device list')")));
+                    HasSubstr(":value:(f16 bf16 f32 q8 q4 q3 q2)"), HasSubstr("'device list')")));
   EXPECT_THAT(FishCompletionText(EbbProgram()),
-              AllOf(HasSubstr(" -l kv-type -x -a 'f16 bf16 f32 q8 q4 q3' "),
+              AllOf(HasSubstr(" -l kv-type -x -a 'f16 bf16 f32 q8 q4 q3 q2' "),
                     HasSubstr(" -s m -l model -r -F "),
                     HasSubstr("__fish_seen_subcommand_from device; and "
                               "__fish_seen_subcommand_from list")));

@@ -30,7 +30,7 @@ OptionRow ParsedRow(OptionGroup group, std::string names, std::string value, std
 Status ReadDraftKvType(std::string_view text, CliOptions* options) {
   const auto type = CompressedKvType(text);
   if (!type.has_value()) {
-    return InvalidArgument(fmt::format("expected q8, q4 or q3, found \"{}\"", text));
+    return InvalidArgument(fmt::format("expected q8, q4, q3 or q2, found \"{}\"", text));
   }
   options->engine.draft_compressed_type = type;
   return OkStatus();
@@ -113,21 +113,21 @@ Status ReadPolicy(std::string_view text, CliOptions* options) {
   return ParsePolicy(text, &options->session.policy);
 }
 
-// Returns the row of --kv-type. Its values q8, q4 and q3 are short for --t1 none --t2 old:int8,
-// old:int4 and old:int3, which SettleTiers() sets.
+// Returns the row of --kv-type. Its values q8, q4, q3 and q2 are short for --t1 none --t2
+// old:int8, old:int4, old:int3 and old:int2, which SettleTiers() sets.
 OptionRow KvTypeRow() {
   OptionRow row = ChoiceRow<RowType>(
       G::kKvType, "--kv-type",
-      "number format of cached rows; q8, q4 and q3 compress all rows except " +
+      "number format of cached rows; q8, q4, q3 and q2 compress all rows except " +
           RowsInT0Text(kNewestBesideT2) +
-          ", as --t1 none --t2 old:int8 (int4, int3) does, and compute in f16",
+          ", as --t1 none --t2 old:int8 (int4, int3, int2) does, and compute in f16",
       [](CliOptions& o) { return &o.engine.kv_type; },
       {{"f16", RowType::kF16}, {"bf16", RowType::kBf16}, {"f32", RowType::kF32}});
-  row.value += "|q8|q4|q3";
+  row.value += "|q8|q4|q3|q2";
   row.parse = [parse = std::move(row.parse), list = row.value](std::string_view text,
                                                                CliOptions* options) {
     options->compressed = CompressedKvType(text);
-    // With q8, q4 and q3 the rows of T0 keep f16.
+    // With these four the rows of T0 keep f16.
     if (parse(options->compressed.has_value() ? "f16" : text, options).ok()) return OkStatus();
     return InvalidArgument(fmt::format("expected {}, found \"{}\"", list, text));
   };
@@ -194,7 +194,7 @@ std::vector<OptionRow> MachineRows() {
       KvTypeRow(),
       ParsedRow(G::kContext, "--kv-cap", "SIZE",
                 "hard cap on the memory of cached rows, such as 512MiB or 1.5Gi (M is 10^6, Mi is "
-                "2^20); --kv-type q8, q4 and q3 take it too, and other tiers caps by --t0 and --t1",
+                "2^20); --kv-type q8 to q2 take it too, and other tiers caps by --t0 and --t1",
                 ReadKvCap),
   };
 }
@@ -369,7 +369,7 @@ std::vector<OptionRow> GenerationRows() {
                "a smaller model with the same vocabulary, or a head for the model, which guesses "
                "tokens for --speculate; its weights and cache count towards --memory",
                [](CliOptions& o) { return &o.draft_model; }),
-      ParsedRow(G::kSpeculation, "--draft-kv-type", "q8|q4|q3",
+      ParsedRow(G::kSpeculation, "--draft-kv-type", "q8|q4|q3|q2",
                 "compress the old rows of the draft model's cache", ReadDraftKvType),
       FlagRow(
           G::kSpeculation, "--speculate-inexact",

@@ -98,7 +98,7 @@ struct CliOptions : OwnOptions {
   // command.
   std::vector<GivenWord> given;
   GivenOptions shared;                       // which option set each field that several options set
-  std::optional<CompressedType> compressed;  // --kv-type q8, q4 or q3
+  std::optional<CompressedType> compressed;  // --kv-type q8, q4, q3 or q2
   LosslessInput lossless;
   std::string logprobs_file;  // --logprobs
   int top_logprobs = 0;       // --top-logprobs
@@ -188,7 +188,7 @@ void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 // Returns the shared fields that --draft sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
-// Sets the tiers that --kv-type q8, q4 or q3 selects, and those that --lossless or --t1 alone need,
+// Sets the tiers that --kv-type q8, q4, q3 or q2 selects, and those that --lossless or --t1 alone need,
 // after all options were read. Errors: --t0 PERCENT together with --t2 old.
 [[nodiscard]] Status SettleTiers(CliOptions* options);
 // Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:

@@ -111,7 +111,7 @@ void AppendTierOptionRows(std::vector<OptionRow>* table) {
           "(default: all; mass 0.9)",
           ParseT1Read),
       TierRow(
-          "--t2", "PERCENT|old[:int8|int4|int3|int8_naive][,first=N][,newest=N]",
+          "--t2", "PERCENT|old[:int8|int4|int3|int2|int8_naive][,first=N][,newest=N]",
           "compressed memory: a share of the unprotected rows that stay, or old: all rows, "
           "those of prompts too, except " +
               RowsInT0Text(kNewestBesideT2) +

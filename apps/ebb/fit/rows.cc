@@ -84,6 +84,10 @@ Result<Machine> MeasureMachine(const std::shared_ptr<const Model>& model,
   if (options.fit.measure) {
     std::vector<CompressedType> types = {CompressedType::kInt8, CompressedType::kInt4,
                                          CompressedType::kInt3};
+    if (HoldsHeads(CompressedType::kInt2, model->shape().head_dim) &&
+        options.engine.device.kind == DeviceKind::kCpu) {
+      types.push_back(CompressedType::kInt2);
+    }
     if (tiers.has_value() && tiers->engine.t2_type == CompressedType::kInt8Naive) {
       types.push_back(CompressedType::kInt8Naive);
     }

@@ -164,7 +164,7 @@ std::string ResultText(const CliOptions& options, const FitQuestion& question,
 
 std::string ShortSetting(const FitSetting& setting, bool kv_type_given) {
   if (!setting.tiers.has_value()) return "";
-  for (const std::string_view type : {"q8", "q4", "q3"}) {
+  for (const std::string_view type : {"q8", "q4", "q3", "q2"}) {
     const std::string compressed = TierOptionsText(CompressedCache(*CompressedKvType(type)));
     if (!kv_type_given && setting.name == compressed) {
       return fmt::format("--kv-type {}", type);

@@ -128,7 +128,7 @@ EngineOptions ReadEngine(const nb::dict& options) {
   if (const auto type = Get<std::string>(options, "draft_kv_type")) {
     engine.draft_compressed_type = CompressedKvType(*type);
     if (!engine.draft_compressed_type.has_value()) {
-      Raise(InvalidArgument("draft_kv_type", "expected q8, q4 or q3"));
+      Raise(InvalidArgument("draft_kv_type", "expected q8, q4, q3 or q2"));
     }
   }
   return engine;

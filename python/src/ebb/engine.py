@@ -148,7 +148,7 @@ class Engine:
         Args:
             model: the model.
             threads: compute threads; 0: one per core of the affinity mask, at most the cgroup's quota.
-            kv_type: number format of cached rows: "f16", "bf16" or "f32"; "q8", "q4" or "q3" compresses
+            kv_type: number format of cached rows: "f16", "bf16" or "f32"; "q8", "q4", "q3" or "q2" compresses
                 all old rows: t1="none", t2="old:int8" (int4, int3), and is refused together with t0, t1 and t2.
             kv_cap: hard cap on the memory of cached rows, "512MiB": without tiers, or with all old rows in T2.
             device: "cpu", or another one that `ebb device list` names.
@@ -159,7 +159,7 @@ class Engine:
             draft_model: a smaller model with the same vocabulary, or a head for the model (EAGLE-3, DFlash, Gemma 4's
                 assistant), or its file or name, which guesses tokens for `Session.generate()`; each session keeps a
                 second cache, of this model.
-            draft_kv_type: "q8", "q4" or "q3" compresses the old rows of that cache.
+            draft_kv_type: "q8", "q4", "q3" or "q2" compresses the old rows of that cache.
         """
         options = given(locals())
         draft = options.pop("draft_model", None)

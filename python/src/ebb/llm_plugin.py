@@ -51,7 +51,7 @@ class EbbModel(llm.Model):
         memory: str | None = Field(None, description="Choose tiers that fit: 2GiB, weights included")
         threads: int | None = Field(None, description="Compute threads")
         context: int | None = Field(None, description="Tokens that the conversation may have")
-        kv_type: str | None = Field(None, description="f16, bf16, f32, q8, q4 or q3")
+        kv_type: str | None = Field(None, description="f16, bf16, f32, q8, q4, q3 or q2")
         policy: str | None = Field(None, description="Which rows stay: h2o, attention, lag_kv, ...")
         budget: str | None = Field(None, description="How many of them: 25%, 1024")
         t0: str | None = Field(None, description="Share of the rows in fast memory: 30%")

@@ -101,7 +101,7 @@ struct Inputs {
         const int32_t page = pages[head * pages_of_head + slot / kRowsPerPage];
         auto* const record = reinterpret_cast<std::byte*>(rows.data() + size_t(page) * size) +
                              slot % kRowsPerPage * records.RowStride();
-        CompressRow(records, format.IsCentred() ? centre : nullptr, key.data(), value.data(),
+        CompressRow(records, {.centre = format.IsCentred() ? centre : nullptr}, key.data(), value.data(),
                     record);
         ReferenceDecompressRow(records, format.IsCentred() ? centre : nullptr, record, key.data(),
                                value.data());
@@ -323,7 +323,7 @@ TEST(CompressedRowsTest, WhatIsNoNumberIsNotHidden) {
                                inputs.rows.data() +
                                size_t(inputs.pages[inputs.slots[5] / kRowsPerPage]) * c.head_dim) +
                            inputs.slots[5] % kRowsPerPage * format.RowStride();
-      CompressRow(format, nullptr, key.data(), key.data(), record);
+      CompressRow(format, {}, key.data(), key.data(), record);
       const MergeOutcome outcome = Compute(runner, c, inputs);
       const auto is_number = [](float x) { return std::isfinite(x); };
       const auto of_head = outcome.out.begin() + std::ptrdiff_t{c.group} * c.head_dim;

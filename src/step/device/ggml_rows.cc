@@ -138,7 +138,7 @@ class SampleRecords {
           value[i] = std::sin(static_cast<float>(slot * i + head + 1));
         }
         std::byte* const record = page + slot * format.RowStride();
-        CompressRow(format, centre, key.data(), value.data(), record);
+        CompressRow(format, {.centre = centre}, key.data(), value.data(), record);
         DecompressRow(format, centre, record, found_key.data(), found_value.data());
         keys_.insert(keys_.end(), found_key.begin(), found_key.end());
         values_.insert(values_.end(), found_value.begin(), found_value.end());

@@ -90,7 +90,7 @@ TEST(GgmlRowsTest, RowsAreThoseThatListsName) {
               reinterpret_cast<std::byte*>(buffer.data() + size_t(first) * kHeadDim) +
               slot % kRowsPerPage * format.RowStride();
           const float* const of = format.IsCentred() ? centre : nullptr;
-          CompressRow(format, of, key.data(), value.data(), record);
+          CompressRow(format, {.centre = of}, key.data(), value.data(), record);
           DecompressRow(format, of, record, both.data(), both.data() + kHeadDim);
           expected[head].push_back(both);
         }
