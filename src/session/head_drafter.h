@@ -45,7 +45,7 @@ class HeadRows {
   void Append(Position first, std::span<const float> rows);
   void TruncateTo(Position end);
   void DropBefore(Position begin);
-  void Clear() { rows_ = {}; }
+  void Clear() { rows_ = std::vector<float>(); }
   // Returns the rows of the `num_rows` tokens from `first` on; zeros for those that are missing.
   [[nodiscard]] std::vector<float> Copy(Position first, size_t num_rows) const;
   [[nodiscard]] size_t memory_bytes() const { return rows_.capacity() * sizeof(float); }

@@ -22,6 +22,7 @@ namespace {
 EBB_CPU_ONLY_FILE("a device rounds several tokens of a step differently than one");
 
 using testing::HasSubstr;
+using namespace std::chrono_literals;
 
 // A model with other weights, and so other opinions, than SmallModel().
 std::shared_ptr<const Model> OtherModel() {
@@ -115,7 +116,9 @@ TEST_P(DraftModel, FollowsRollBacksPromptsForksAndFiles) {
   EXPECT_TRUE((*fork)->TakesGuesses());
   guessing = *std::move(fork);
   ASSERT_NO_FATAL_FAILURE(expect_same());
+  const size_t bytes = guessing->accounting().table_bytes;
   guessing->ForgetGuesses();
+  EXPECT_LT(guessing->accounting().table_bytes, bytes) << "the draft's cache is freed";
   ASSERT_NO_FATAL_FAILURE(expect_same());
   const TempFolder folder;
   ExpectOk(SaveSession(*guessing, folder.File("session")));
@@ -195,23 +198,25 @@ TEST_F(DraftModel, ReadsALongTextBetweenSteps) {
   EXPECT_GT(talks[1].session->speculation_report().accepted_by_source, 3);
 }
 
-// CountingDrafter takes long for a guess, which is wrong.
+// CountingDrafter takes this long for its first guess.
 class CountingDrafter : public Drafter {
  public:
-  explicit CountingDrafter(int* follows, int* rests) : follows_(*follows), rests_(*rests) {}
+  CountingDrafter(int* follows, int* rests, std::chrono::milliseconds takes)
+      : follows_(*follows), rests_(*rests), takes_(takes) {}
   [[nodiscard]] Speculation source() const override { return Speculation::kModel; }
   void Follow(std::span<const Token>, const StepSignals&) override { ++follows_; }
   void Rest() override { ++rests_; }
   std::span<const float> Begin(std::span<const Token>, Token) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(takes_);
     return logits_;
   }
-  std::span<const float> Append(Token) override { return {}; }
+  std::span<const float> Append(Token) override { return logits_; }
   [[nodiscard]] size_t memory_bytes() const override { return 0; }
 
  private:
   int& follows_;
   int& rests_;
+  const std::chrono::milliseconds takes_;
   std::vector<float> logits_ = std::vector<float>(8);
 };
 
@@ -226,7 +231,7 @@ TEST(DrafterTest, RestsWhereItDoesNotPay) {
       sessions.push_back(ebb::Open(*engine, {.speculation = Speculation::kLookup}));
       Internals::Of(*sessions.back())
           .lookup->SetSources(/*looks_up=*/false,
-                              std::make_unique<CountingDrafter>(&follows, &rests));
+                              std::make_unique<CountingDrafter>(&follows, &rests, 10ms));
       ExpectOk(sessions.back()->Prefill(SomeTokens(20)));
     }
     EXPECT_EQ(follows, 2) << "it follows prompts";
@@ -251,6 +256,44 @@ TEST(DrafterTest, RestsWhereItDoesNotPay) {
     }
     EXPECT_LT(sessions[0]->speculation_report().drafted, 60) << in_batch;
   }
+}
+
+// Guesses that cost little and are right are computed in a batch, without being forced.
+TEST(DrafterTest, GuessesInABatchWhereItPays) {
+  auto engine = MakeEngine();
+  const auto plain = ebb::Open(*engine);
+  int follows = 0, rests = 0;
+  // A step takes as long as that of a larger model.
+  SessionOptions options = {.speculation = Speculation::kLookup};
+  options.on_signals = [](int group, std::span<const Position>, const GroupSignals&,
+                          const StepSignals& step) {
+    if (group == 0 && step.kind == StepKind::kDecode) std::this_thread::sleep_for(2ms);
+  };
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 2; ++i) {
+    sessions.push_back(ebb::Open(*engine, options));
+    Internals::Of(*sessions.back())
+        .lookup->SetSources(/*looks_up=*/false,
+                            std::make_unique<CountingDrafter>(&follows, &rests, 0ms));
+    ExpectOk(sessions.back()->Prefill(SomeTokens(20)));
+  }
+  ExpectOk(plain->Prefill(SomeTokens(20)));
+  const Guess choose = [](std::span<const float>) { return std::optional<Guessed>(3); };
+  for (int i = 0; i < 200; ++i) {
+    std::vector<SessionStep> parts;
+    for (const auto& session : sessions) {
+      parts.push_back({.session = session.get(), .token = 3, .most_guesses = 6, .guess = choose});
+    }
+    ExpectOk(engine->Step(parts));
+    ExpectOk(plain->Decode(3));
+    ASSERT_EQ(sessions[0]->logits_hash(), plain->logits_hash()) << i;
+    ASSERT_EQ(sessions[1]->logits_hash(), plain->logits_hash()) << i;
+  }
+  EXPECT_TRUE(std::isfinite(plain->logits().front()));
+  for (const auto& session : sessions) {
+    EXPECT_GT(session->speculation_report().accepted_by_source, 60);
+  }
+  EXPECT_EQ(rests, 0);
 }
 
 // The session measures what guesses cost and yield, and stops drafting if they cost more.

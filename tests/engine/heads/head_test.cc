@@ -69,7 +69,9 @@ TEST_P(Head, FollowsRollBacksPromptsForksAndFiles) {
   EXPECT_TRUE((*fork)->TakesGuesses());
   guessing = *std::move(fork);
   ASSERT_NO_FATAL_FAILURE(expect_same());
+  const size_t bytes = guessing->accounting().table_bytes;
   guessing->ForgetGuesses();
+  EXPECT_LT(guessing->accounting().table_bytes, bytes) << "the draft's cache is freed";
   ASSERT_NO_FATAL_FAILURE(expect_same());
   const std::string path = folder_.File("session");
   ExpectOk(SaveSession(*guessing, path));
