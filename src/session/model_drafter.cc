@@ -83,9 +83,10 @@ bool ModelDrafter::IsBehind(std::span<const Token> text) const {
 }
 
 std::span<const float> ModelDrafter::Begin(std::span<const Token> text, Token token) {
-  if (std::exchange(has_rested_, false))
+  if (std::exchange(has_rested_, false)) {
     first_ = text.size() - std::min(text.size(), kReadAfterRest);
-  if (first_ > text.size()) first_ = 0;
+  }
+  if (first_ > text.size()) first_ = 0;  // the text was rolled back
   std::vector<Token> all(text.begin() + static_cast<ptrdiff_t>(first_), text.end());
   all.push_back(token);
   const Result<std::span<const Token>> unread = KeepPrefix(all, draft_.get());
