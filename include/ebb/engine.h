@@ -173,6 +173,9 @@ struct SessionStep {
   // that its next tokens need no step (Session::HasComputed()). The engine computes a guess only if
   // it makes the whole batch faster; a step that reads a prompt computes none.
   int most_guesses = 0;
+  // Chooses guesses from the logits of the session's draft model or head, as for Session::Decode();
+  // null: only lookup guesses.
+  Guess guess;
   // `status` and the members below are results of Engine::Step().
   Status status;           // the error of this part, if it has one
   size_t num_taken = 0;    // tokens that the session has taken
@@ -290,9 +293,9 @@ class Session {
   // less of T0).
   Status SetT0Floor(uint64_t num_bytes);
   // Moves all of the session's rows from T0 to T1 and frees their memory (preemption with
-  // swap-out). The session can be stepped again at any time, bit for bit; rows return with the
-  // policy's decisions, or at once with SetT0Share(). Errors: InvalidArgument (a session without
-  // T1, or lossless), T1Full, StorageFull, OutOfMemory, IoError.
+  // swap-out), and does ForgetGuesses(). The session can be stepped again at any time, bit for bit;
+  // rows return with the policy's decisions, or at once with SetT0Share(). Errors: InvalidArgument
+  // (a session without T1, or lossless), T1Full, StorageFull, OutOfMemory, IoError.
   Status Park();
   // Rolls the session back: forgets every token at `end` and later. Rows that were evicted do not
   // come back. logits() is empty until the next step. Errors: Unsupported, and nothing forgotten,
@@ -335,6 +338,9 @@ class Session {
   // Gives the session a text that its answer may repeat in parts, as tokens: it guesses from this
   // text too. Replaces the text of an earlier call; does nothing if the session does not guess.
   void Predict(std::span<const Token> tokens);
+  // Frees the memory of the session's draft model or head, which starts again when the session
+  // decodes on, and guesses worse at first.
+  void ForgetGuesses();
   // Returns the counts of all guesses, those of a lossless session included.
   [[nodiscard]] SpeculationReport speculation_report() const;
   // Returns why the session computes no guesses although SessionOptions::speculation asks for them;

@@ -7,7 +7,7 @@ namespace ebb {
 namespace {
 
 // kTrials are the lengths of the first two runs, since two lengths show what one more token costs.
-constexpr int kTrials[] = {4, 16};
+constexpr int kTrials[] = {4, 8};
 // kFirstWait and kLongestWait count the plain steps between trials. A trial costs as much as a few
 // plain steps, so that where drafts do not pay the loss is a few percent.
 constexpr int kFirstWait = 32;
@@ -63,8 +63,7 @@ bool DraftLength::Pays() const {
 }
 
 int DraftLength::Begin(int limit) {
-  margins_.clear();
-  all_right_ = 1;
+  BeginUntimed();
   one_too_many_ = runs_ % kRunsBetweenTooMany == 0;
   const int most = std::min(max_, limit);
   least_ = std::min(min_, most);
@@ -83,6 +82,21 @@ int DraftLength::Begin(int limit) {
   run_seconds_.WeighAtMost(kWeightAfterWait);
   one_too_many_ = true;
   return most;
+}
+
+int DraftLength::PlainStepsToDraft() const {
+  if (drafts_always_ || !KnowsSteps() || Pays()) return 0;
+  return std::max(wait_ - plain_steps_, 0);
+}
+
+void DraftLength::BeginUntimed() {
+  margins_.clear();
+  all_right_ = 1;
+}
+
+double DraftLength::AddUntimed(double margin) {
+  margins_.push_back(MarginClass(margin));
+  return all_right_ *= right_[margins_.back()].value();
 }
 
 bool DraftLength::Takes(double margin) {
@@ -153,9 +167,13 @@ void DraftLength::LearnSlope(int num_tokens, double verify_seconds) {
   slope_ = std::clamp((products_.value() - mean * seconds_.value()) / variance, 0.0, most);
 }
 
-void DraftLength::Compared(int num_right, bool next_was_wrong) {
+void DraftLength::ComparedUntimed(int num_right, bool next_was_wrong) {
   const auto seen = std::min(margins_.size(), size_t(num_right) + (next_was_wrong ? 1 : 0));
   for (size_t i = 0; i < seen; ++i) right_[margins_[i]].Add(i < size_t(num_right) ? 1 : 0);
+}
+
+void DraftLength::Compared(int num_right, bool next_was_wrong) {
+  ComparedUntimed(num_right, next_was_wrong);
   tokens_since_plain_ += 1 + num_right;
   run_tokens_.Add(1 + num_right);
   run_seconds_.Add(last_seconds_);

@@ -34,6 +34,15 @@ class DraftLength {
   // Returns whether the run takes another guess with this margin (Guessed::margin). REQUIRES: the
   // run has fewer tokens than Begin() returned.
   [[nodiscard]] bool Takes(double margin);
+  // Returns how many plain steps will pass before Begin() allows a draft, as far as is known.
+  [[nodiscard]] int PlainStepsToDraft() const;
+  // Begins a run that another control bounds, and whose times are not recorded.
+  void BeginUntimed();
+  // Adds a guess with this margin to such a run. Returns the probability that all of its guesses
+  // are right.
+  [[nodiscard]] double AddUntimed(double margin);
+  // Records of such a run what Compared() does.
+  void ComparedUntimed(int num_right, bool next_was_wrong);
   // Records the time of a step of one token without a draft.
   void PlainStep(double seconds);
   void DraftedStep(int num_tokens, double draft_seconds, double verify_seconds);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace ebb {
@@ -108,6 +109,25 @@ TEST(DraftLengthTest, WhereDraftingDoesNotPayItIsRarelyTried) {
     DraftLength length(0, 64);
     EXPECT_GT(Generate(machine, &length, 2000).Rate(), 0.95 / machine.plain) << right;
   }
+}
+
+// Between trials, whoever makes the drafts may rest.
+TEST(DraftLengthTest, TellsHowLongDraftsWait) {
+  Machine machine;
+  machine.plain = 0.007;
+  machine.right = 0.1;
+  DraftLength length(0, 64);
+  EXPECT_EQ(length.PlainStepsToDraft(), 0) << "nothing is measured";
+  (void)Generate(machine, &length, 2000);
+  while (length.Begin(64) == 1) {
+    const int wait = length.PlainStepsToDraft();
+    length.PlainStep(machine.plain);
+    EXPECT_EQ(length.PlainStepsToDraft(), std::max(wait - 1, 0));
+  }
+  length.DraftedStep(1, machine.draft, machine.verify);
+  length.Compared(0, /*next_was_wrong=*/false);
+  EXPECT_GT(length.PlainStepsToDraft(), 32) << "the trial did not pay";
+  EXPECT_EQ(DraftLength(2, 4).PlainStepsToDraft(), 0) << "every step has a draft";
 }
 
 // With a minimum of one a step without a guess is never measured either.

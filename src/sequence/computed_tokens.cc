@@ -90,6 +90,8 @@ void ComputedTokens::Record(const SequenceStep& entry, const StepResult& result,
   const Sequence& sequence = *entry.sequence;
   const PageFormat& format = sequence.core()->format;
   const size_t num_tokens = entry.tokens.size();
+  // Pages may have moved when sequences before this one in the step moved rows.
+  entry.sequence->cache().FindAddresses();
   tokens_.reserve(num_tokens - 1);
   for (size_t t = 1; t < num_tokens; ++t) {
     const std::span<const float> logits = result.logits(index, t);

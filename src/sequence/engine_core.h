@@ -26,6 +26,7 @@ struct EngineCore {
   DeviceReport device_report;
   PromptPace prompt_pace;
   BatchTimes batch_times;
+  DraftRecord drafts;
   // Says why sessions must not guess, once that was checked; empty: they may.
   std::optional<std::string> columns_differ;
   // Runs the sessions of EngineOptions::draft_model or, without one, of the model's MTP layer;

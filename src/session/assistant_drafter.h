@@ -26,6 +26,7 @@ class AssistantDrafter : public Drafter {
 
   [[nodiscard]] Speculation source() const override { return Speculation::kAssistant; }
   void Follow(std::span<const Token> text, const StepSignals& step) override;
+  void Rest() override { rows_.Clear(); }
   void ForkFrom(const Drafter& other) override {
     rows_ = static_cast<const AssistantDrafter&>(other).rows_;
   }

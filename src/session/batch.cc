@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,6 +87,10 @@ Result<std::optional<SequenceStep>> EntryOf(const SessionStep& part, size_t prom
   return std::optional(entry);
 }
 
+size_t Sum(std::span<const size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), size_t{0});
+}
+
 StepResult RunTimed(EngineCore* core, std::span<const SequenceStep> entries) {
   const double begin = SecondsNow();
   StepResult result = RunStep(core, {.entries = entries});
@@ -132,23 +137,43 @@ Result<std::vector<size_t>> GuessesOf(const EngineCore& core,
       stepping, [](const SessionStep* part) { return part->token.has_value(); });
   const bool is_worth_it = core.batch_times.KnowsPlain(num_parts) &&
                            (num_parts == 1 || core.model->loaded().hparams.state_bytes == 0);
+  const auto decoder_of = [&](size_t i) -> GuessingDecoder* {
+    if (!stepping[i]->token.has_value()) return nullptr;
+    return Internals::Of(*stepping[i]->session).lookup.get();
+  };
   std::vector<std::vector<double>> chances(num_parts);
   std::vector<size_t> guesses(num_parts);
+  bool one_reads = false;  // one after the other, drafters read texts that they are behind with
   for (size_t i = 0; i < num_parts; ++i) {
-    GuessingDecoder* const lookup = Internals::Of(*stepping[i]->session).lookup.get();
-    if (lookup == nullptr || !stepping[i]->token.has_value()) continue;
+    GuessingDecoder* const decoder = decoder_of(i);
+    if (decoder == nullptr) continue;
     const Token token = *stepping[i]->token;
     const Sequence& sequence = *Internals::Of(*stepping[i]->session).sequence;
     EBB_RETURN_IF_ERROR(sequence.CheckTokens({&token, 1}));
     const bool guesses_now =
-        may_guess && lookup->MayGuessInBatch() && (is_worth_it || lookup->IsForced());
-    chances[i] = lookup->BeginInBatch(token, guesses_now ? stepping[i]->most_guesses : 0);
-    if (lookup->IsForced()) guesses[i] = std::exchange(chances[i], {}).size();
+        may_guess && decoder->MayGuessInBatch() && (is_worth_it || decoder->IsForced());
+    const bool may_draft = guesses_now && stepping[i]->guess != nullptr;
+    chances[i] =
+        decoder->BeginInBatch(token, guesses_now ? stepping[i]->most_guesses : 0, may_draft);
+    if (may_draft && !one_reads) one_reads = decoder->ReadBehind(token);
+    if (decoder->IsForced()) guesses[i] = std::exchange(chances[i], {}).size();
   }
-  if (!may_guess || !is_worth_it) return guesses;
-  const std::vector<size_t> divided = DivideGuesses(
-      chances, [&](size_t num_tokens) { return core.batch_times.Ratio(num_parts, num_tokens); });
-  for (size_t i = 0; i < num_parts; ++i) guesses[i] += divided[i];
+  if (may_guess && is_worth_it) {
+    const auto ratio = [&](std::span<const size_t> given) {
+      double time = core.batch_times.Ratio(num_parts, num_parts + Sum(given));
+      for (size_t i = 0; i < num_parts; ++i) {
+        if (given[i] == 0 || !decoder_of(i)->WillDraft()) continue;
+        time += core.batch_times.DraftRatio(num_parts, given[i]);
+      }
+      return time;
+    };
+    const std::vector<size_t> divided = DivideGuesses(chances, ratio);
+    for (size_t i = 0; i < num_parts; ++i) guesses[i] += divided[i];
+  }
+  for (size_t i = 0; i < num_parts; ++i) {
+    if (guesses[i] == 0 || !decoder_of(i)->WillDraft()) continue;
+    guesses[i] = decoder_of(i)->DraftInBatch(*stepping[i]->token, stepping[i]->guess, guesses[i]);
+  }
   return guesses;
 }
 

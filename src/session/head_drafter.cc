@@ -83,8 +83,13 @@ HeadDrafter::HeadDrafter(std::unique_ptr<Session> head)
 
 void HeadDrafter::Follow(std::span<const Token> text, const StepSignals& step) {
   rows_.AppendStep(step, RowsReadBy(hparams_));
-  if (SizeOf(text) - next() < kMostUnread) return;
+  if (SizeOf(text) - std::max(next(), rows_.begin()) < kMostUnread) return;
   if (!Read(text)) rows_.DropBefore(SizeOf(text) - kKeptRows);
+}
+
+void HeadDrafter::Rest() {
+  rows_.Clear();
+  if (!head_->tokens().empty()) TruncateHead(0);
 }
 
 void HeadDrafter::ForkFrom(const Drafter& other) {
@@ -141,10 +146,18 @@ bool HeadDrafter::Read(std::span<const Token> text) {
 }
 
 std::span<const float> HeadDrafter::Begin(std::span<const Token> text, Token token) {
-  if (!Read(text) || next() > SizeOf(text)) return {};
-  if (hparams_.block_tokens > 0) return StepBlock(token) ? NextOfBlock() : std::span<const float>();
-  if (!Step({&token, 1}, RowsFor(SizeOf(text), 1), Logits::kWanted)) return {};
-  ++num_read_;
+  if (hparams_.block_tokens > 0) {
+    const bool is_ready = Read(text) && next() <= SizeOf(text) && StepBlock(token);
+    return is_ready ? NextOfBlock() : std::span<const float>();
+  }
+  DropOthers(text);
+  if (SizeOf(text) - next() >= kMostUnread && !Read(text)) return {};
+  if (next() > SizeOf(text)) return {};
+  std::vector<Token> tokens(text.begin() + next(), text.end());
+  tokens.push_back(token);
+  if (!Step(tokens, RowsFor(next(), tokens.size()), Logits::kWanted)) return {};
+  num_read_ += tokens.size();
+  rows_.DropBefore(SizeOf(text) - kKeptRows);
   // Guesses may move a window on; the head goes back to this token.
   Sequence& sequence = Internals::SequenceOf(*head_);
   sequence.roll_back().Keep(sequence.next(), {}, /*keeps_windows=*/true, /*lasts=*/false);

@@ -45,6 +45,7 @@ class HeadRows {
   void Append(Position first, std::span<const float> rows);
   void TruncateTo(Position end);
   void DropBefore(Position begin);
+  void Clear() { rows_ = std::vector<float>(); }
   // Returns the rows of the `num_rows` tokens from `first` on; zeros for those that are missing.
   [[nodiscard]] std::vector<float> Copy(Position first, size_t num_rows) const;
   [[nodiscard]] size_t memory_bytes() const { return rows_.capacity() * sizeof(float); }
@@ -63,6 +64,7 @@ class HeadDrafter : public Drafter {
 
   [[nodiscard]] Speculation source() const override { return hparams_.draft_source; }
   void Follow(std::span<const Token> text, const StepSignals& step) override;
+  void Rest() override;
   void ForkFrom(const Drafter& other) override;
   void TruncateTo(Position end) override { rows_.TruncateTo(end); }
   std::span<const float> Begin(std::span<const Token> text, Token token) override;

@@ -15,6 +15,9 @@ namespace {
 // kMostReadAtOnce bounds the tokens of the text that the draft reads between two steps of the
 // guessing session, which waits for it.
 constexpr size_t kMostReadAtOnce = 128;
+// kReadAfterRest is how many of the text's last tokens the draft reads after a rest. They are read
+// at once, since a draft that did not pay before will most likely not pay now.
+constexpr size_t kReadAfterRest = 64;
 
 }  // namespace
 
@@ -62,8 +65,29 @@ EngineOptions TakeDraftOptions(const Model& model, const Model& draft_model,
 ModelDrafter::ModelDrafter(std::unique_ptr<Session> draft, int vocab_size)
     : draft_(std::move(draft)), vocab_size_(static_cast<size_t>(vocab_size)) {}
 
+void ModelDrafter::Rest() {
+  if (draft_->tokens().empty() || draft_->TruncateTo(0).ok()) has_rested_ = true;
+}
+
+void ModelDrafter::ForkFrom(const Drafter& other) {
+  const auto& from = static_cast<const ModelDrafter&>(other);
+  Result<std::unique_ptr<Session>> fork = from.draft_->Fork();
+  if (!fork.ok()) return;  // the draft reads the text itself
+  draft_ = *std::move(fork);
+  first_ = from.first_;
+  has_rested_ = from.has_rested_;
+}
+
+bool ModelDrafter::IsBehind(std::span<const Token> text) const {
+  return !has_rested_ && first_ + draft_->tokens().size() + kMostReadAtOnce < text.size() + 1;
+}
+
 std::span<const float> ModelDrafter::Begin(std::span<const Token> text, Token token) {
-  std::vector<Token> all(text.begin(), text.end());
+  if (std::exchange(has_rested_, false)) {
+    first_ = text.size() - std::min(text.size(), kReadAfterRest);
+  }
+  if (first_ > text.size()) first_ = 0;  // the text was rolled back
+  std::vector<Token> all(text.begin() + static_cast<ptrdiff_t>(first_), text.end());
   all.push_back(token);
   const Result<std::span<const Token>> unread = KeepPrefix(all, draft_.get());
   if (!unread.ok()) return {};

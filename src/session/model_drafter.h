@@ -27,6 +27,9 @@ class ModelDrafter : public Drafter {
   ModelDrafter(std::unique_ptr<Session> draft, int vocab_size);
 
   [[nodiscard]] Speculation source() const override { return Speculation::kModel; }
+  void Rest() override;
+  void ForkFrom(const Drafter& other) override;
+  [[nodiscard]] bool IsBehind(std::span<const Token> text) const override;
   std::span<const float> Begin(std::span<const Token> text, Token token) override;
   std::span<const float> Append(Token guess) override;
   [[nodiscard]] size_t memory_bytes() const override;
@@ -35,7 +38,9 @@ class ModelDrafter : public Drafter {
   // Returns the draft's logits, as those of as many tokens as the guessing session's model has.
   std::span<const float> ShownLogits();
 
-  const std::unique_ptr<Session> draft_;
+  std::unique_ptr<Session> draft_;
+  size_t first_ = 0;         // the text's position of the draft's first token
+  bool has_rested_ = false;  // and has read nothing since
   const size_t vocab_size_;
   std::vector<float> logits_;  // empty while both models have as many tokens
 };

@@ -166,7 +166,7 @@ Status Session::Park() {
     EBB_RETURN_IF_ERROR(impl_->speculator->CheckMayPark());
     impl_->speculator->DiscardLookahead();
   }
-  if (impl_->lookup != nullptr) impl_->lookup->Discard();
+  if (impl_->lookup != nullptr) impl_->lookup->Rest();
   return impl_->sequence->Park();
 }
 
@@ -233,6 +233,9 @@ const LosslessReport* Session::lossless_report() const {
 }
 void Session::Predict(std::span<const Token> tokens) {
   if (impl_->lookup != nullptr) impl_->lookup->Predict(tokens);
+}
+void Session::ForgetGuesses() {
+  if (impl_->lookup != nullptr) impl_->lookup->Rest();
 }
 SpeculationReport Session::speculation_report() const {
   if (impl_->lookup != nullptr) return impl_->lookup->report();

@@ -152,7 +152,8 @@ class SpeculationMatrix : public testing::TestWithParam<MatrixModel> {
         if (!token.has_value()) continue;
         parts.push_back({.session = run.session.get(),
                          .token = token,
-                         .most_guesses = run.generation->most_guesses()});
+                         .most_guesses = run.generation->most_guesses(),
+                         .guess = run.generation->Guesses()});
       }
       if (parts.size() < runs.size()) break;  // all texts are as long
       const StepOutcome outcome = engine.Step(parts);

@@ -205,7 +205,7 @@ bool JobRun::Choose() {
 }
 
 StepOutcome JobRun::DecodeAlone() {
-  return session_->Decode(*pending_, generation_->Guesses(), generation_->most_guesses());
+  return session_->Decode(*pending_, MakeGuess(), most_guesses());
 }
 
 void JobRun::Appended(const StepOutcome& outcome, double seconds) {

@@ -81,6 +81,8 @@ class JobRun {
   [[nodiscard]] const std::optional<Token>& pending() const { return pending_; }
   // Returns how many tokens may follow the pending one. REQUIRES: there is one.
   [[nodiscard]] int most_guesses() const { return generation_->most_guesses(); }
+  // Returns the function that chooses guesses after the pending token; see Generation::Guesses().
+  [[nodiscard]] Guess MakeGuess() const { return generation_->Guesses(); }
   [[nodiscard]] StepOutcome DecodeAlone();
   // Passes on the outcome of a step that should have appended the pending token.
   void Appended(const StepOutcome& outcome, double seconds = 0);

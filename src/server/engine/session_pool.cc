@@ -104,6 +104,7 @@ void SessionPool::Remove(JobRun* run, JobEnd* end) {
   const Job& job = run->job();
   const bool failed = end->finish == FinishReason::kError || end->finish == FinishReason::kCap;
   if (!failed && run->HasAnswered() && job.prefix_key.has_value()) {
+    run->session()->ForgetGuesses();
     prefixes_.Keep(*job.prefix_key, static_cast<size_t>(end->prompt_tokens), run->TakeSession(),
                    clock_->Now());
   }

@@ -211,7 +211,10 @@ void StepLoop::StepTogether(std::span<JobRun* const> who, bool reads_alone) {
   for (size_t i = 0; i < who.size(); ++i) {
     parts[i].session = who[i]->session();
     parts[i].token = who[i]->pending();
-    if (parts[i].token.has_value()) parts[i].most_guesses = who[i]->most_guesses();
+    if (parts[i].token.has_value()) {
+      parts[i].most_guesses = who[i]->most_guesses();
+      parts[i].guess = who[i]->MakeGuess();
+    }
     if (!parts[i].token.has_value() && reads_alone) {
       parts[i].most_prompt_tokens = static_cast<size_t>(pool_.engine().options().prefill_chunk);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ebb/session_file.h"
+#include "tests/engine/guessed_batch.h"
 #include "tests/engine/guessed_text.h"
 #include "tests/engine/heads/head_cases.h"
 #include "tests/support/skip.h"
@@ -68,6 +69,10 @@ TEST_P(Head, FollowsRollBacksPromptsForksAndFiles) {
   EXPECT_TRUE((*fork)->TakesGuesses());
   guessing = *std::move(fork);
   ASSERT_NO_FATAL_FAILURE(expect_same());
+  const size_t bytes = guessing->accounting().table_bytes;
+  guessing->ForgetGuesses();
+  EXPECT_LT(guessing->accounting().table_bytes, bytes) << "the draft's cache is freed";
+  ASSERT_NO_FATAL_FAILURE(expect_same());
   const std::string path = folder_.File("session");
   ExpectOk(SaveSession(*guessing, path));
   auto resumed = ResumeSession(
@@ -111,6 +116,19 @@ TEST_P(Head, FollowsBatchesAndTakesRightGuesses) {
     ASSERT_EQ(plain->logits_hash(), guessing->logits_hash()) << i;
   }
   EXPECT_GT(guessing->speculation_report().accepted_by_source, 0);
+}
+
+TEST_P(Head, GuessesInBatches) {
+  EngineOptions options = {.threads = 1, .tiers = EngineTiers{.t1 = T1Place::kHost}};
+  SessionOptions session = {.speculation = loaded_.source, .least_guesses = 3, .most_guesses = 3};
+  session.policy = {.window = 16, .interval = 8, .tiers = TierShares{.t0_share = 0.3}};
+  if (loaded_.plain->shape().SmallestWindow() > 0) {
+    session.policy.granularity = Granularity::kLayer;
+  }
+  auto plain_engine = MakeEngineOf(loaded_.plain, options), engine = loaded_.MakeEngine(options);
+  const SpeculationReport report =
+      ExpectBatchOfPlainTexts(*plain_engine, *engine, session, /*num_tokens=*/40);
+  EXPECT_GT(report.drafted_by_source, 60);
 }
 
 TEST_P(Head, ChangesNoBitWithTiers) {
