@@ -85,6 +85,11 @@ TEST(AssistantTest, IsRefusedForAnotherModel) {
   llama.num_tokens = 128;
   llama.tokenizer = RandomGgufOptions::Tokenizer::kMinimal;
   EXPECT_THAT(error_of({}, RandomModel(llama)), HasSubstr("guesses for Gemma 4 models (gemma4)"));
+  ExpectOk(WriteLibraryModel(
+      {.architecture = "gemma4", .sizes = {{"block_count", 2}, {"nextn_predict_layers", 1}}},
+      folder.File("one_layer.gguf")));
+  EXPECT_THAT(error_of({}, LoadModel({.path = folder.File("one_layer.gguf")})),
+              HasSubstr("reads rows of two layers, and"));
 }
 
 }  // namespace

@@ -81,6 +81,9 @@ TEST_F(RefusedHead, ThatBelongsToAnotherModel) {
               HasSubstr("the head reads hidden rows of 256 numbers, and"));
   EXPECT_THAT(ErrorOf({.target_layers = {1, 3, 9}}).message(),
               HasSubstr("the head reads layers 1, 3, 9, and Random, llama, F32 has 4 layers"));
+  // Three times this, in 32 bits, is two numbers more than three rows of the model.
+  EXPECT_THAT(ErrorOf({.target_hidden_size = 0x55555556 + 128}).message(),
+              HasSubstr("reads 3 layers of 128 numbers, 386 together"));
   EXPECT_THAT(ErrorOf({.target_layers = {1, 2, 4}}).message(), HasSubstr("behind the last layer"));
   RandomGgufOptions more_tokens = Eagle3Target();
   more_tokens.num_tokens += 10;
