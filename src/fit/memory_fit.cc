@@ -157,9 +157,10 @@ class MemoryOf {
     return bytes;
   }
 
-  // Returns the bytes of a draft model with its caches and buffers.
-  [[nodiscard]] uint64_t DraftBytes() const {
-    if (model_.draft == nullptr) return 0;
+  // Returns the bytes of a draft model with its caches and buffers. Errors: those of
+  // FitRequestInto() the draft model.
+  [[nodiscard]] Result<uint64_t> DraftBytes() const {
+    if (model_.draft == nullptr) return uint64_t{0};
     // The rows of a piece of a prompt are held as signals, and then for the head.
     const uint64_t hidden_bytes = uint64_t{2} * model_.draft_hidden_rows * requests_ *
                                   request_.prefill_chunk * shape_.embed_dim * sizeof(float);
@@ -174,13 +175,15 @@ class MemoryOf {
                           .prompts_at_any_time = true,
                           .tiers = model_.draft_tiers};
     const Result<FitBytes> bytes = FitRequestInto(*model_.draft, request);
-    return (bytes.ok() ? bytes->Memory() : 0) + hidden_bytes;
+    if (!bytes.ok()) return bytes.status().WithPrefix("the draft model");
+    return bytes->Memory() + hidden_bytes;
   }
 
-  // Adds the bytes of everything but rows to *bytes, in which Rows() has counted the rows.
-  void AddOthers(FitBytes* bytes) const {
+  // Adds the bytes of everything but rows to *bytes, in which Rows() has counted the rows. Errors:
+  // those of DraftBytes().
+  Status AddOthers(FitBytes* bytes) const {
     AddWeights(bytes);
-    bytes->draft = DraftBytes();
+    EBB_ASSIGN_OR_RETURN(bytes->draft, DraftBytes());
     AddT1Buffers(bytes);
     bytes->tables = requests_ * TableBytes();
     bytes->states = requests_ * model_.state_bytes * (1 + CheckpointsAfter(request_.prompt_tokens));
@@ -196,6 +199,7 @@ class MemoryOf {
       bytes->compute = ComputeOnHost();
     }
     AddRowsRead(bytes);
+    return OkStatus();
   }
 
  private:
@@ -415,7 +419,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     return T0Full(
         fmt::format("the cap on the cache is {}, and its rows take {}", sizes.first, sizes.second));
   }
-  memory.AddOthers(&bytes);
+  EBB_RETURN_IF_ERROR(memory.AddOthers(&bytes));
   if (request.on_device || !BuffersGoBack(request)) return bytes;
   // While a long prompt is read, its buffers may take more memory than the rows that the generation
   // adds later.

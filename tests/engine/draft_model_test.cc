@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/fit.h"
 #include "ebb/session_file.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/guessed_text.h"
@@ -128,6 +129,19 @@ TEST_F(DraftModel, IsCountedByTheCapOfTheCache) {
   for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Prefill(SomeTokens(1500)));
   EXPECT_EQ(Generate(guessing.get(), 0).hash, Generate(plain.get(), 0).hash);
   EXPECT_LE(engine->arena_accounting().peak_bytes, cap / 2);
+}
+
+TEST_F(DraftModel, WhoseBytesAreUnknownIsNotCountedAsNothing) {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.family = "gemma3";
+  shape.sliding_window = 16;
+  shape.window_layers = {true, false};
+  const auto fit = MeasureFitModel(*SmallModel(), {.draft_model = RandomModel(shape),
+                                                   .draft_compressed_type = CompressedType::kInt4});
+  ExpectOk(fit.status());
+  const auto bytes = FitRequestInto(*fit, {.context = 100});
+  EXPECT_EQ(bytes.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(bytes.status().message(), HasSubstr("the draft model: the memory of tiers"));
 }
 
 TEST_F(DraftModel, NeedsTheSameVocabulary) {
