@@ -161,9 +161,12 @@ class MemoryOf {
   // FitRequestInto() the draft model.
   [[nodiscard]] Result<uint64_t> DraftBytes() const {
     if (model_.draft == nullptr) return uint64_t{0};
-    // The rows of a piece of a prompt are held as signals, and then for the head.
-    const uint64_t hidden_bytes = uint64_t{2} * model_.draft_hidden_rows * requests_ *
-                                  request_.prefill_chunk * shape_.embed_dim * sizeof(float);
+    // Each sequence holds the rows of a piece of a prompt as signals and for the head. The graph
+    // holds them too, and so does a copy that the head reads; rows of several blocks are first put
+    // together.
+    const uint64_t copies = 2 * requests_ + (model_.draft_hidden_rows > 1 ? 3 : 2);
+    const uint64_t hidden_bytes = copies * model_.draft_hidden_rows * request_.prefill_chunk *
+                                  shape_.embed_dim * sizeof(float);
     if (model_.draft_reads_cache) {
       return hidden_bytes + model_.draft->weight_bytes + GraphOf(*model_.draft).bytes;
     }
