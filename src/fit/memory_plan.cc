@@ -188,7 +188,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   const size_t state_bytes = loaded.hparams.state_bytes;
   const bool guesses = session.speculation != Speculation::kOff && !session.lossless.has_value() &&
                        !request.on_device && (state_bytes == 0 || loaded.hparams.keeps_states) &&
-                       !MultipliesComputedMatrices(loaded);
+                       (session.guesses_inexactly || !MultipliesComputedMatrices(loaded));
   if (guesses) request.decode_tokens = kMostTokensWithGuesses;
   if (guesses && state_bytes > 0) {
     request.decode_tokens = MostStateSlots(state_bytes, loaded.weight_bytes, request.decode_tokens);
