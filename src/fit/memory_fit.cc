@@ -177,8 +177,9 @@ class MemoryOf {
                           .threads = request_.threads,
                           .prompts_at_any_time = true,
                           .tiers = model_.draft_tiers};
-    const Result<FitBytes> bytes = FitRequestInto(*model_.draft, request);
+    Result<FitBytes> bytes = FitRequestInto(*model_.draft, request);
     if (!bytes.ok()) return bytes.status().WithPrefix("the draft model");
+    if (model_.draft_cap_bytes > 0) bytes->t0 = std::min(bytes->t0, model_.draft_cap_bytes);
     return bytes->Memory() + hidden_bytes;
   }
 

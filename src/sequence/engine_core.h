@@ -31,6 +31,7 @@ struct EngineCore {
   // Runs the sessions of EngineOptions::draft_model or, without one, of the model's MTP layer;
   // null: there is neither.
   std::unique_ptr<Engine> draft;
+  std::string mtp_obstacle;  // why the layer that the model has could not be run; empty: it runs
 };
 
 }  // namespace ebb

@@ -14,6 +14,7 @@
 #include "src/policy/pairs.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
+#include "src/sequence/draft_options.h"
 #include "src/session/assistant_drafter.h"
 #include "src/session/column_check.h"
 #include "src/session/head_drafter.h"
@@ -195,11 +196,13 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   if (drafts != nullptr && has_cache) {
     const EngineOptions of_draft = TakeDraftOptions(*model, *drafts, &core.options);
     auto draft = Create(drafts, of_draft);
-    if (!draft.ok()) {
-      return draft.status().WithPrefix(options.draft_model != nullptr ? "the draft model"
-                                                                      : "the MTP layer");
+    if (draft.ok()) {
+      core.draft = *std::move(draft);
+    } else if (options.draft_model != nullptr) {
+      return draft.status().WithPrefix("the draft model");
+    } else {
+      core.mtp_obstacle = draft.status().message();
     }
-    core.draft = *std::move(draft);
   }
   if (core.options.threads == 0) {
     core.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
@@ -415,7 +418,9 @@ Status CheckSource(const EngineCore& core, const SessionOptions& options) {
   const Speculation has =
       core.draft != nullptr ? core.draft->model().draft_source() : Speculation::kOff;
   std::string why = "the engine has no such draft model";
-  if (wanted == Speculation::kMtp) why = core.model->mtp_obstacle();
+  if (wanted == Speculation::kMtp) {
+    why = core.mtp_obstacle.empty() ? core.model->mtp_obstacle() : core.mtp_obstacle;
+  }
   if (has == Speculation::kModel) {
     why = "the engine guesses by a draft model";
   } else if (has != Speculation::kOff) {

@@ -129,6 +129,24 @@ TEST_F(DraftModel, IsCountedByTheCapOfTheCache) {
   for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Prefill(SomeTokens(1500)));
   EXPECT_EQ(Generate(guessing.get(), 0).hash, Generate(plain.get(), 0).hash);
   EXPECT_LE(engine->arena_accounting().peak_bytes, cap / 2);
+  const EngineOptions options = {.threads = 1, .kv_cap_bytes = cap, .draft_model = SmallModel()};
+  EXPECT_EQ(FitRequestOf(*SmallModel(), options, {}, 0).kv_cap_bytes, cap / 2);
+  const auto fit = MeasureFitModel(*SmallModel(), options);
+  ExpectOk(fit.status());
+  EXPECT_EQ(fit->draft_cap_bytes, cap / 2);
+}
+
+// A plan keeps the cap that was asked for, which the engine divides.
+TEST_F(DraftModel, IsPlannedWithItsPartOfT0) {
+  const uint64_t cap = uint64_t{16} << 20;
+  EngineOptions engine = {.threads = 1, .draft_model = SmallModel()};
+  SessionOptions session;
+  SetTiers(TierSetting{.engine = {.t0_cap_bytes = cap, .t1 = T1Place::kHost}}, &engine, &session);
+  const auto plan =
+      PlanMemory(*SmallModel(), {.memory_bytes = uint64_t{64} << 30}, engine, session);
+  ExpectOk(plan.status());
+  EXPECT_EQ(plan->setting.tiers->engine.t0_cap_bytes, cap);
+  EXPECT_EQ(FitRequestOf(*SmallModel(), engine, session, 0).tiers->engine.t0_cap_bytes, cap / 2);
 }
 
 TEST_F(DraftModel, WhoseBytesAreUnknownIsNotCountedAsNothing) {
