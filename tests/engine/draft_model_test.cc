@@ -149,6 +149,24 @@ TEST_F(DraftModel, IsPlannedWithItsPartOfT0) {
   EXPECT_EQ(FitRequestOf(*SmallModel(), engine, session, 0).tiers->engine.t0_cap_bytes, cap / 2);
 }
 
+// T0's part is too small for the decisions of a compressed cache. A session that names no source
+// goes on without the draft.
+TEST_F(DraftModel, FailsOnlySessionsThatNameIt) {
+  RandomGgufOptions shape = SixteenStreamsOptions();
+  shape.num_layers = 32;
+  const auto model = RandomModel(shape);
+  auto engine = MakeEngineOf(model, {.threads = 1,
+                                     .kv_cap_bytes = uint64_t{4} << 20,
+                                     .draft_model = model,
+                                     .draft_compressed_type = CompressedType::kInt4});
+  EXPECT_EQ(engine->OpenSession({.speculation = Speculation::kModel}).status().code(),
+            StatusCode::kInvalidArgument);
+  auto session = ebb::Open(*engine, SessionOptions{.speculation = Speculation::kAuto});
+  EXPECT_FALSE(session->TakesGuesses());
+  EXPECT_EQ(session->speculation_obstacle(), "");
+  ExpectOk(session->Fork().status());
+}
+
 TEST_F(DraftModel, WhoseBytesAreUnknownIsNotCountedAsNothing) {
   RandomGgufOptions shape = SmallModelOptions();
   shape.family = "gemma3";

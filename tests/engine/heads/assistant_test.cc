@@ -60,7 +60,9 @@ TEST(AssistantTest, DoesNotReadAFile) {
   ASSERT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.status().message(), HasSubstr("and T1 is a file"));
   options.speculation = Speculation::kAuto;
-  ExpectOk(engine->OpenSession(options).status());
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(TextTokens(*loaded.plain, 20, 1)));
+  EXPECT_THAT(session->last_signals().hidden, testing::IsEmpty());
 }
 
 TEST(AssistantTest, IsRefusedForAnotherModel) {

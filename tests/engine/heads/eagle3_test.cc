@@ -59,6 +59,22 @@ TEST(Eagle3Test, IsMeasuredForFit) {
   EXPECT_EQ(fit->draft->weight_bytes, loaded.head->weight_bytes());
 }
 
+// A session that must not guess computes no hidden rows for the head.
+TEST(Eagle3Test, ReadsNoRowsOfSessionsThatDoNotGuess) {
+  const TempFolder folder;
+  const LoadedHead loaded(Eagle3Cases().front(), folder);
+  auto engine = loaded.MakeEngine();
+  for (const std::string policy : {"full", "quest"}) {
+    SessionOptions options = {.speculation = Speculation::kAuto};
+    options.policy.name = policy;
+    if (policy == "quest") options.policy.budget = *ParseBudget("16");
+    auto session = Open(*engine, options);
+    EXPECT_EQ(session->speculation_obstacle().empty(), policy == "full");
+    ExpectOk(session->Prefill(TextTokens(*loaded.plain, 40, 1)));
+    EXPECT_EQ(session->last_signals().hidden.size(), policy == "full" ? 3 : 0);
+  }
+}
+
 class RefusedHead : public testing::Test {
  protected:
   RefusedHead() {
