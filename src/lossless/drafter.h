@@ -21,7 +21,7 @@ class Drafter {
   // May throw std::bad_alloc.
   virtual void Follow(std::span<const Token> /*text*/, const StepSignals& /*step*/) {}
   // Takes over what `other`, of the same source, has read for the session from which this one was
-  // forked.
+  // forked. May throw std::bad_alloc, as may Begin() and Append().
   virtual void ForkFrom(const Drafter& /*other*/) {}
   // Called after a roll-back of the guessing session to `end` tokens.
   virtual void TruncateTo(Position /*end*/) {}

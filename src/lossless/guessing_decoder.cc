@@ -144,7 +144,7 @@ std::optional<size_t> GuessingDecoder::LookUpRun(Token token, int most) {
   return size;
 }
 
-double GuessingDecoder::DraftRun(Token token, const Guess& choose, int most) {
+double GuessingDecoder::DraftRun(Token token, const Guess& choose, int most) try {
   const double begin = SecondsNow();
   run_.assign(1, token);
   std::span<const float> logits = drafter_->Begin(sequence_.tokens(), token);
@@ -158,6 +158,10 @@ double GuessingDecoder::DraftRun(Token token, const Guess& choose, int most) {
     logits = drafter_->Append(next->token);
   }
   return SecondsNow() - begin;
+} catch (const std::bad_alloc&) {
+  run_.resize(1);
+  drafter_.reset();
+  return 0;
 }
 
 void GuessingDecoder::CompareDraft() {

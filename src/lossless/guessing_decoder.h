@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -90,8 +91,10 @@ class GuessingDecoder {
   // the other functions do it themselves.
   void FollowStep();
   // Called after the sequence was forked from that of `other`.
-  void ForkFrom(const GuessingDecoder& other) {
+  void ForkFrom(const GuessingDecoder& other) try {
     if (drafter_ != nullptr && other.drafter_ != nullptr) drafter_->ForkFrom(*other.drafter_);
+  } catch (const std::bad_alloc&) {
+    drafter_.reset();
   }
   // Called after a roll-back of the sequence to `end` tokens.
   void TruncateTo(Position end) {
@@ -133,7 +136,8 @@ class GuessingDecoder {
   // Makes run_ of the token and guesses of the lookup, if these pay or SessionOptions asks for
   // them. Returns the index of its size in StepTimes::kSizes, if it has one.
   std::optional<size_t> LookUpRun(Token token, int most);
-  // Makes run_ of the token and guesses of the drafter. Returns the seconds that it took.
+  // Makes run_ of the token and guesses of the drafter. Returns the seconds that it took. Drops the
+  // drafter if it has no memory.
   double DraftRun(Token token, const Guess& choose, int most);
   // Counts guesses of the drafter, and those that were accepted.
   void CountDrafted(int64_t drafted, int64_t accepted);
