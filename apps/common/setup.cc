@@ -26,9 +26,11 @@ ModelOptions LoadingOptions(const CliOptions& options) {
   model.context = options.session.context;
   model.for_device = options.engine.device.kind == DeviceKind::kBackend;
   const Speculation source = options.session.speculation;
+  // With --memory, a layer that nobody asked for takes no memory from the rows.
   model.loads_mtp = !options.session.lossless.has_value() &&
                     (source == Speculation::kMtp ||
-                     (source == Speculation::kAuto && options.draft_model.empty()));
+                     (source == Speculation::kAuto && options.draft_model.empty() &&
+                      options.fit.memory_bytes == 0));
   return model;
 }
 

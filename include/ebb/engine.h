@@ -75,8 +75,8 @@ struct EngineOptions {
   // smaller model with the same vocabulary, or a head for the engine's model
   // (ModelOptions::target). Each of these sessions keeps a second cache, of this
   // model's rows, which a cap on the cache or T0 counts: it gets the part of the cap that its rows
-  // have of all. Null: the model's MTP layer guesses, if it was loaded (ModelOptions::loads_mtp);
-  // the cache of that layer counts in the same way.
+  // have of all. Null: the model's MTP layer guesses, if it was loaded (ModelOptions::loads_mtp); a
+  // cap leaves room for as many tokens in the cache of that layer, on top of its own bytes.
   std::shared_ptr<const Model> draft_model;
   // Selects the format of the draft model's old rows, which are compressed; none: all are f16.
   // Refused for a head.

@@ -58,6 +58,7 @@ struct FitModel {
   // Declares that `draft` has no cache of its own, since it reads that of the model.
   bool draft_reads_cache = false;
   std::optional<TierSetting> draft_tiers = {};
+  uint64_t draft_cap_bytes = 0;  // of the draft's T0; 0: it has none
 };
 // Returns the bytes of weights that a step of `num_tokens` tokens reads. In a mixture of experts
 // these include the experts that the tokens choose, on the assumption that tokens choose

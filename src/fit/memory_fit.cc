@@ -162,12 +162,16 @@ class MemoryOf {
     return bytes;
   }
 
-  // Returns the bytes of a draft model with its caches and buffers.
-  [[nodiscard]] uint64_t DraftBytes() const {
-    if (model_.draft == nullptr) return 0;
-    // The rows of a piece of a prompt are held as signals, and then for the head.
-    const uint64_t hidden_bytes = uint64_t{2} * model_.draft_hidden_rows * requests_ *
-                                  request_.prefill_chunk * shape_.embed_dim * sizeof(float);
+  // Returns the bytes of a draft model with its caches and buffers. Errors: those of
+  // FitRequestInto() the draft model.
+  [[nodiscard]] Result<uint64_t> DraftBytes() const {
+    if (model_.draft == nullptr) return uint64_t{0};
+    // Each sequence holds the rows of a piece of a prompt as signals and for the head. The graph
+    // holds them too, and so does a copy that the head reads; rows of several blocks are first put
+    // together.
+    const uint64_t copies = 2 * requests_ + (model_.draft_hidden_rows > 1 ? 3 : 2);
+    const uint64_t hidden_bytes = copies * model_.draft_hidden_rows * request_.prefill_chunk *
+                                  shape_.embed_dim * sizeof(float);
     if (model_.draft_reads_cache) {
       return hidden_bytes + model_.draft->weight_bytes + GraphOf(*model_.draft).bytes;
     }
@@ -178,14 +182,17 @@ class MemoryOf {
                           .threads = request_.threads,
                           .prompts_at_any_time = true,
                           .tiers = model_.draft_tiers};
-    const Result<FitBytes> bytes = FitRequestInto(*model_.draft, request);
-    return (bytes.ok() ? bytes->Memory() : 0) + hidden_bytes;
+    Result<FitBytes> bytes = FitRequestInto(*model_.draft, request);
+    if (!bytes.ok()) return bytes.status().WithPrefix("the draft model");
+    if (model_.draft_cap_bytes > 0) bytes->t0 = std::min(bytes->t0, model_.draft_cap_bytes);
+    return bytes->Memory() + hidden_bytes;
   }
 
-  // Adds the bytes of everything but rows to *bytes, in which Rows() has counted the rows.
-  void AddOthers(FitBytes* bytes) const {
+  // Adds the bytes of everything but rows to *bytes, in which Rows() has counted the rows. Errors:
+  // those of DraftBytes().
+  Status AddOthers(FitBytes* bytes) const {
     AddWeights(bytes);
-    bytes->draft = DraftBytes();
+    EBB_ASSIGN_OR_RETURN(bytes->draft, DraftBytes());
     AddT1Buffers(bytes);
     bytes->tables = requests_ * TableBytes();
     bytes->states = requests_ * model_.state_bytes * (1 + CheckpointsAfter(request_.prompt_tokens));
@@ -204,6 +211,7 @@ class MemoryOf {
       }
     }
     AddRowsRead(bytes);
+    return OkStatus();
   }
 
  private:
@@ -423,7 +431,7 @@ Result<FitBytes> FitRequestInto(const FitModel& model, const FitRequest& request
     return T0Full(
         fmt::format("the cap on the cache is {}, and its rows take {}", sizes.first, sizes.second));
   }
-  memory.AddOthers(&bytes);
+  EBB_RETURN_IF_ERROR(memory.AddOthers(&bytes));
   if (request.on_device || !BuffersGoBack(request)) return bytes;
   // While a long prompt is read, its buffers may take more memory than the rows that the generation
   // adds later.

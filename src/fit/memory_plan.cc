@@ -12,6 +12,7 @@
 #include "src/attention/rows.h"
 #include "src/model/loaded/loaded_model.h"
 #include "src/model/loaded/own_attention.h"
+#include "src/sequence/draft_options.h"
 
 namespace ebb {
 namespace {
@@ -158,14 +159,20 @@ Result<FitModel> MeasureFitModel(const Model& model, const EngineOptions& engine
   const Hyperparameters& hparams = draft->loaded().hparams;
   measured.draft_reads_cache = !hparams.has_cache;
   if (IsHead(hparams)) measured.draft_hidden_rows = static_cast<int>(RowsReadBy(hparams).size());
+  EngineOptions rest = engine;
+  const EngineOptions of_engine = TakeDraftOptions(model, *draft, &rest);
+  measured.draft_cap_bytes = of_engine.kv_cap_bytes;
   if (engine.draft_compressed_type.has_value()) {
     measured.draft_tiers = CompressedCache(*engine.draft_compressed_type);
+    measured.draft_cap_bytes = of_engine.tiers->t0_cap_bytes;
   }
   return measured;
 }
 
-FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
+FitRequest FitRequestOf(const Model& model, const EngineOptions& given,
                         const SessionOptions& session, int prompt_tokens, ExpectedMarks marks) {
+  EngineOptions engine = given;
+  if (given.draft_model != nullptr) (void)TakeDraftOptions(model, *given.draft_model, &engine);
   const PolicySpec& policy = session.policy;
   FitRequest request;
   request.SetContext(session.context > 0 ? session.context : model.shape().trained_context,
@@ -188,7 +195,7 @@ FitRequest FitRequestOf(const Model& model, const EngineOptions& engine,
   const size_t state_bytes = loaded.hparams.state_bytes;
   const bool guesses = session.speculation != Speculation::kOff && !session.lossless.has_value() &&
                        !request.on_device && (state_bytes == 0 || loaded.hparams.keeps_states) &&
-                       !MultipliesComputedMatrices(loaded);
+                       (session.guesses_inexactly || !MultipliesComputedMatrices(loaded));
   if (guesses) request.decode_tokens = kMostTokensWithGuesses;
   if (guesses && state_bytes > 0) {
     request.decode_tokens = MostStateSlots(state_bytes, loaded.weight_bytes, request.decode_tokens);
@@ -212,7 +219,7 @@ Result<MemoryPlan> PlanMemory(const Model& model, const MemoryRequest& request,
         request.prompt_tokens + std::min(fit.context - request.prompt_tokens, request.max_tokens);
   }
   MemoryPlan plan = {
-      .setting = {.name = "as asked for", .tiers = fit.tiers},
+      .setting = {.name = "as asked for", .tiers = TiersOf(engine, session)},
       .is_chosen = !fit.tiers.has_value(),
       .context = fit.context,
       .limits = {.memory_bytes = request.memory_bytes, .disk_bytes = DiskBytes(fit.tiers)}};

@@ -24,7 +24,7 @@ class Drafter {
   // Later calls start again from there.
   virtual void Rest() = 0;
   // Takes over what `other`, of the same source, has read for the session from which this one was
-  // forked.
+  // forked. May throw std::bad_alloc, as may Begin() and Append().
   virtual void ForkFrom(const Drafter& /*other*/) {}
   // Called after a roll-back of the guessing session to `end` tokens.
   virtual void TruncateTo(Position /*end*/) {}

@@ -202,7 +202,8 @@ std::optional<size_t> GuessingDecoder::LookUpRun(Token token, int most) {
 }
 
 GuessingDecoder::DraftSeconds GuessingDecoder::DraftRun(
-    Token token, const Guess& choose, int most, const std::function<bool(double margin)>& takes) {
+    Token token, const Guess& choose, int most,
+    const std::function<bool(double margin)>& takes) try {
   run_.assign(1, token);
   const bool is_behind = drafter_->IsBehind(sequence_.tokens());
   const double begin = SecondsNow();
@@ -220,6 +221,10 @@ GuessingDecoder::DraftSeconds GuessingDecoder::DraftRun(
   }
   seconds.more = SecondsNow() - begin - seconds.first;
   return seconds;
+} catch (const std::bad_alloc&) {
+  run_.resize(1);
+  drafter_.reset();
+  return {};
 }
 
 void GuessingDecoder::CompareDraft() {
@@ -351,11 +356,14 @@ size_t GuessingDecoder::DraftInBatch(Token token, const Guess& choose, size_t nu
   return num_drafted;
 }
 
-bool GuessingDecoder::ReadBehind(Token token) {
+bool GuessingDecoder::ReadBehind(Token token) try {
   if (drafter_ == nullptr || DrafterRests()) return false;
   if (!drafter_->IsBehind(sequence_.tokens())) return false;
   drafter_->Begin(sequence_.tokens(), token);
   return true;
+} catch (const std::bad_alloc&) {
+  drafter_.reset();
+  return false;
 }
 
 SequenceStep GuessingDecoder::PartOfStep(Token token, size_t num_guesses) {

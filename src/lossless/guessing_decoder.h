@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -126,8 +127,10 @@ class GuessingDecoder {
   // Drops the guesses, and frees the memory of the drafter, which starts again with later tokens.
   void Rest();
   // Called after the sequence was forked from that of `other`.
-  void ForkFrom(const GuessingDecoder& other) {
+  void ForkFrom(const GuessingDecoder& other) try {
     if (drafter_ != nullptr && other.drafter_ != nullptr) drafter_->ForkFrom(*other.drafter_);
+  } catch (const std::bad_alloc&) {
+    drafter_.reset();
   }
   // Called after a roll-back of the sequence to `end` tokens.
   void TruncateTo(Position end) {
@@ -180,7 +183,8 @@ class GuessingDecoder {
     double first = 0, more = 0;
   };
   // Makes run_ of the token and guesses of the drafter, up to `most` tokens in all, as long as
-  // takes(margin) is true. Returns the time that it took; 0 if the drafter was behind and read.
+  // takes(margin) is true. Returns the time that it took; 0 if the drafter was behind and read,
+  // or had no memory and was dropped.
   DraftSeconds DraftRun(Token token, const Guess& choose, int most,
                         const std::function<bool(double margin)>& takes);
   // Returns whether drafts were given up, and are not tried again soon, so that the drafter need

@@ -1,6 +1,7 @@
 #include "ebb/model.h"
 
 #include <fmt/format.h>
+#include <ggml-backend.h>
 #include <ggml.h>
 #include <xxhash.h>
 
@@ -197,6 +198,16 @@ std::string Model::description() const {
 }
 bool MultipliesComputedMatrices(const LoadedModel& model) {
   return !model.library->computed_product().empty();
+}
+
+uint64_t HashOfKernels(const LoadedModel& model) {
+  std::string kernels = InstructionsInUse();
+  for (const ggml_tensor* weight : model.library->multiplied_weights()) {
+    kernels +=
+        fmt::format(" {} {}", ggml_type_name(weight->type),
+                    weight->buffer != nullptr ? ggml_backend_buffer_name(weight->buffer) : "");
+  }
+  return XXH3_64bits(kernels.data(), kernels.size());
 }
 
 std::string Model::batch_dependence() const {

@@ -34,9 +34,8 @@ RowAddress PackedRow(std::byte* row, const PageFormat& format) {
 
 }  // namespace
 
-std::string ComputedTokens::Obstacle(const Sequence& sequence) {
-  const EngineCore& core = *sequence.core();
-  const Policy& policy = sequence.policy();
+std::string ComputedTokens::Obstacle(const EngineCore& core, const Policy& policy,
+                                     const SessionOptions& options) {
   if (core.stores.device()->IsClosed()) {
     return "a device rounds several tokens of a step differently than one";
   }
@@ -44,13 +43,16 @@ std::string ComputedTokens::Obstacle(const Sequence& sequence) {
   if (hparams.state_bytes > 0 && !hparams.keeps_states) {
     return "the model's graph keeps no recurrent states but the last";
   }
-  const bool may_round = sequence.options().guesses_inexactly;
-  if (!may_round && MultipliesComputedMatrices(core.model->loaded())) {
+  if (!options.guesses_inexactly && MultipliesComputedMatrices(core.model->loaded())) {
     return core.model->batch_dependence() + "; --speculate-inexact allows it";
   }
-  if (sequence.RotatesKeys()) return "keys are re-rotated";
+  if (RotatesKeys(options.past_context, policy)) return "keys are re-rotated";
   if (policy.selector != nullptr) return "each token reads rows of its own choice";
-  if (!sequence.signals().CanDivide()) return "the policy ranks rows by the last queries";
+  // A step moves the history of queries on for all its tokens at once.
+  if (StepSettler::Needs(policy).num_recent_queries + options.extra_signals.num_recent_queries >
+      0) {
+    return "the policy ranks rows by the last queries";
+  }
   const bool expires = policy.placement != nullptr && policy.placement->LongestStep() < kAnyStep;
   return expires ? "rows expire within a step of several tokens" : "";
 }

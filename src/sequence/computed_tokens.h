@@ -26,9 +26,10 @@ class StepResult;
 
 class ComputedTokens {
  public:
-  // Returns the reason why steps of this sequence cannot compute tokens ahead with the bits of
-  // single steps; empty: they can.
-  [[nodiscard]] static std::string Obstacle(const Sequence& sequence);
+  // Returns the reason why steps of a sequence of this core, policy and options cannot compute
+  // tokens ahead with the bits of single steps; empty: they can.
+  [[nodiscard]] static std::string Obstacle(const EngineCore& core, const Policy& policy,
+                                            const SessionOptions& options);
   // Returns how many tokens a step of the sequence may have now, from 1 to `most`: as many as its
   // context and T0 have room for, and none after a token after which the policy decides.
   [[nodiscard]] static int MostTokens(const Sequence& sequence, int most);

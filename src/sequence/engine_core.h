@@ -27,11 +27,12 @@ struct EngineCore {
   PromptPace prompt_pace;
   BatchTimes batch_times;
   DraftRecord drafts;
-  // Says why sessions must not guess, once that was checked; empty: they may.
-  std::optional<std::string> columns_differ;
+  // Says whether steps of several tokens have the bits of steps of one, once that was checked.
+  std::optional<bool> columns_are_same;
   // Runs the sessions of EngineOptions::draft_model or, without one, of the model's MTP layer;
   // null: there is neither.
   std::unique_ptr<Engine> draft;
+  std::string mtp_obstacle;  // why the layer that the model has could not be run; empty: it runs
 };
 
 }  // namespace ebb

@@ -11,10 +11,11 @@
 
 namespace ebb {
 
-// Returns why the engine's sessions must not guess; empty: they may. Decodes a few tokens twice
+// Returns why a session of the engine must not guess; empty: it may. Decodes a few tokens twice
 // when it is asked first, or takes the result that EngineOptions::checks_file has of an earlier
-// program. Where memory does not suffice for the check, they may guess.
-[[nodiscard]] const std::string& CheckColumns(const std::shared_ptr<EngineCore>& core);
+// program. If the check cannot run, as where memory does not suffice, the next session tries it
+// again.
+[[nodiscard]] std::string CheckColumns(const std::shared_ptr<EngineCore>& core);
 
 }  // namespace ebb
 

@@ -15,6 +15,7 @@
 #include "src/policy/pairs.h"
 #include "src/policy/tier_forecast.h"
 #include "src/rows/rows_under_caps.h"
+#include "src/sequence/draft_options.h"
 #include "src/session/assistant_drafter.h"
 #include "src/session/column_check.h"
 #include "src/session/head_drafter.h"
@@ -197,11 +198,13 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   if (drafts != nullptr && has_cache) {
     const EngineOptions of_draft = TakeDraftOptions(*model, *drafts, &core.options);
     auto draft = Create(drafts, of_draft);
-    if (!draft.ok()) {
-      return draft.status().WithPrefix(options.draft_model != nullptr ? "the draft model"
-                                                                      : "the MTP layer");
+    if (draft.ok()) {
+      core.draft = *std::move(draft);
+    } else if (options.draft_model != nullptr) {
+      return draft.status().WithPrefix("the draft model");
+    } else {
+      core.mtp_obstacle = draft.status().message();
     }
-    core.draft = *std::move(draft);
   }
   if (core.options.threads == 0) {
     core.options.threads = std::min(AvailableProcessors().threads, kMaxThreads);
@@ -408,11 +411,17 @@ Result<Policy> Internals::MakeSessionPolicy(const EngineCore& core, const Sessio
 
 namespace {
 
-// Returns whether a session guesses by EngineCore::draft.
+// Returns whether EngineCore::draft is an assistant that cannot read the sessions' rows.
+bool LacksRows(const EngineCore& core) {
+  return !core.draft->model().loaded().hparams.has_cache && core.stores.caches().t1_file != nullptr;
+}
+
+// Returns whether a session guesses by EngineCore::draft, if it guesses.
 bool Drafts(const EngineCore& core, const SessionOptions& options) {
-  return core.draft != nullptr && !options.lossless.has_value() &&
-         (options.speculation == Speculation::kAuto ||
-          options.speculation == core.draft->model().draft_source());
+  if (core.draft == nullptr || options.lossless.has_value()) return false;
+  return options.speculation == Speculation::kAuto
+             ? !LacksRows(core)
+             : options.speculation == core.draft->model().draft_source();
 }
 
 // Refuses a source of guesses that the engine does not have, except that "model" without a draft
@@ -422,11 +431,18 @@ Status CheckSource(const EngineCore& core, const SessionOptions& options) {
   const bool is_draft = std::ranges::find(kDraftSources, wanted) != kDraftSources.end();
   const bool is_lookup =
       wanted == Speculation::kModel && (core.draft == nullptr || options.lossless.has_value());
-  if (!is_draft || is_lookup || Drafts(core, options)) return OkStatus();
+  if (!is_draft || is_lookup) return OkStatus();
+  if (Drafts(core, options)) {
+    if (!LacksRows(core)) return OkStatus();
+    return InvalidArgument("speculate",
+                           "assistant: it reads the session's rows in memory, and T1 is a file");
+  }
   const Speculation has =
       core.draft != nullptr ? core.draft->model().draft_source() : Speculation::kOff;
   std::string why = "the engine has no such draft model";
-  if (wanted == Speculation::kMtp) why = core.model->mtp_obstacle();
+  if (wanted == Speculation::kMtp) {
+    why = core.mtp_obstacle.empty() ? core.model->mtp_obstacle() : core.mtp_obstacle;
+  }
   if (has == Speculation::kModel) {
     why = "the engine guesses by a draft model";
   } else if (has != Speculation::kOff) {
@@ -436,33 +452,34 @@ Status CheckSource(const EngineCore& core, const SessionOptions& options) {
   return InvalidArgument("speculate", fmt::format("{}: {}", SpeculationName(wanted), why));
 }
 
-// Returns the source of guesses by EngineCore::draft; null: the session has none.
-Result<std::unique_ptr<Drafter>> MakeDrafter(const EngineCore& core, const SessionOptions& options,
-                                             Sequence* sequence) {
-  if (!Drafts(core, options)) return std::unique_ptr<Drafter>();
-  if (!core.draft->model().loaded().hparams.has_cache) {
-    if (!sequence->cache().t1_reader().IsStaged()) {
-      GraphRunner* const runner = Internals::Of(*core.draft).runner.get();
-      return std::unique_ptr<Drafter>(std::make_unique<AssistantDrafter>(runner, sequence));
-    }
-    if (options.speculation == Speculation::kAuto) return std::unique_ptr<Drafter>();
-    return InvalidArgument("speculate",
-                           "assistant: it reads the session's rows in memory, and T1 is a file");
-  }
+// Opens the session of EngineCore::draft that guesses for a session. Null: it needs none, since it
+// reads the session's own rows. REQUIRES: Drafts().
+Result<std::unique_ptr<Session>> OpenDraft(const EngineCore& core, const SessionOptions& options) {
+  const Hyperparameters& hparams = core.draft->model().loaded().hparams;
+  if (!hparams.has_cache) return std::unique_ptr<Session>();
   SessionOptions own = {.context = std::min(Internals::ContextOf(core, options),
                                             core.draft->model().shape().trained_context)};
+  if (!IsHead(hparams)) {
+    if (const auto type = core.options.draft_compressed_type) {
+      own.policy.tiers = CompressedCache(*type).shares;
+    }
+  } else if (hparams.block_tokens == 0) {
+    own.extra_signals.hidden_layers = {kHeadRows};
+  }
+  return core.draft->OpenSession(own);
+}
+
+// Returns the source of guesses by EngineCore::draft. `draft`: of OpenDraft().
+std::unique_ptr<Drafter> MakeDrafter(const EngineCore& core, std::unique_ptr<Session> draft,
+                                     Sequence* sequence) {
+  if (draft == nullptr) {
+    GraphRunner* const runner = Internals::Of(*core.draft).runner.get();
+    return std::make_unique<AssistantDrafter>(runner, sequence);
+  }
   if (IsHead(core.draft->model().loaded().hparams)) {
-    const bool gives_rows = core.draft->model().loaded().hparams.block_tokens == 0;
-    if (gives_rows) own.extra_signals.hidden_layers = {kHeadRows};
-    EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> head, core.draft->OpenSession(own));
-    return std::unique_ptr<Drafter>(std::make_unique<HeadDrafter>(std::move(head)));
+    return std::make_unique<HeadDrafter>(std::move(draft));
   }
-  if (const auto type = core.options.draft_compressed_type) {
-    own.policy.tiers = CompressedCache(*type).shares;
-  }
-  EBB_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, core.draft->OpenSession(own));
-  return std::unique_ptr<Drafter>(
-      std::make_unique<ModelDrafter>(std::move(session), core.model->shape().vocab_size));
+  return std::make_unique<ModelDrafter>(std::move(draft), core.model->shape().vocab_size);
 }
 
 }  // namespace
@@ -472,16 +489,33 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
   const EngineCore& core = *shared_core;
   EBB_ASSIGN_OR_RETURN(Policy policy, MakeSessionPolicy(core, options));
   EBB_RETURN_IF_ERROR(CheckSource(core, options));
+  auto impl = std::make_unique<Session::Impl>();
+  bool guesses = options.speculation != Speculation::kOff && !options.lossless.has_value();
+  if (guesses) {
+    impl->speculation_obstacle = ComputedTokens::Obstacle(core, policy, options);
+    if (impl->speculation_obstacle.empty() && !options.guesses_inexactly) {
+      impl->speculation_obstacle = CheckColumns(shared_core);
+    }
+    guesses = impl->speculation_obstacle.empty();
+  }
+  bool drafts = guesses && Drafts(core, options);
+  std::unique_ptr<Session> draft;
+  if (drafts) {
+    Result<std::unique_ptr<Session>> opened = OpenDraft(core, options);
+    drafts = opened.ok();
+    // A source that the caller did not name fails no session.
+    if (!drafts && options.speculation != Speculation::kAuto) return opened.status();
+    if (drafts) draft = *std::move(opened);
+  }
   SessionOptions complete = options;
   complete.context = ContextOf(core, options);
-  if (Drafts(core, options) && IsHead(core.draft->model().loaded().hparams)) {
+  if (drafts && IsHead(core.draft->model().loaded().hparams)) {
     const Hyperparameters& head = core.draft->model().loaded().hparams;
     complete.extra_signals = Union(complete.extra_signals, {.hidden_layers = RowsReadBy(head)});
   }
   auto sequence = std::make_unique<Sequence>(shared_core, std::move(complete), std::move(policy),
                                              core.stores.caches(CacheUseOf(options)));
   EBB_RETURN_IF_ERROR(sequence->cache().SetT0Floor(options.t0_floor_bytes));
-  auto impl = std::make_unique<Session::Impl>();
   // Showing logits must not fail for lack of memory, because the token is appended by then.
   impl->logits.values.reserve(core.model->shape().vocab_size);
   impl->core = std::move(shared_core);
@@ -489,18 +523,11 @@ Result<std::unique_ptr<Session>> Internals::Open(std::shared_ptr<EngineCore> sha
     EBB_ASSIGN_OR_RETURN(impl->speculator, Speculator::Create(*options.lossless, sequence.get()));
   }
   impl->sequence = std::move(sequence);
-  if (options.speculation != Speculation::kOff && !options.lossless.has_value()) {
-    impl->speculation_obstacle = ComputedTokens::Obstacle(*impl->sequence);
-    if (impl->speculation_obstacle.empty() && !options.guesses_inexactly) {
-      impl->speculation_obstacle = CheckColumns(impl->core);
-    }
-    if (impl->speculation_obstacle.empty()) {
-      impl->lookup = std::make_unique<GuessingDecoder>(impl->sequence.get());
-      EBB_ASSIGN_OR_RETURN(std::unique_ptr<Drafter> drafter,
-                           MakeDrafter(core, options, impl->sequence.get()));
-      const bool looks_up = drafter == nullptr || options.speculation == Speculation::kAuto;
-      impl->lookup->SetSources(looks_up, std::move(drafter));
-    }
+  if (guesses) {
+    impl->lookup = std::make_unique<GuessingDecoder>(impl->sequence.get());
+    auto drafter = drafts ? MakeDrafter(core, std::move(draft), impl->sequence.get()) : nullptr;
+    const bool looks_up = drafter == nullptr || options.speculation == Speculation::kAuto;
+    impl->lookup->SetSources(looks_up, std::move(drafter));
   }
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }

@@ -40,28 +40,6 @@ Status CheckSameVocabulary(const Model& model, const Model& draft) {
                                      draft.shape().vocab_size, model.shape().vocab_size));
 }
 
-EngineOptions TakeDraftOptions(const Model& model, const Model& draft_model,
-                               EngineOptions* options) {
-  EngineOptions draft = {.threads = options->threads, .prefill_chunk = options->prefill_chunk};
-  if (const auto type = options->draft_compressed_type) draft.tiers = CompressedCache(*type).engine;
-  const auto row_bytes = [](const ModelShape& shape) {
-    return static_cast<double>(shape.NumStreams()) * shape.head_dim;
-  };
-  const double of_draft = row_bytes(draft_model.shape());
-  const double part = of_draft / (of_draft + row_bytes(model.shape()));
-  const auto divide = [&](uint64_t* cap) {
-    const auto taken = static_cast<uint64_t>(static_cast<double>(*cap) * part);
-    *cap -= taken;
-    draft.kv_cap_bytes += taken;
-  };
-  divide(&options->kv_cap_bytes);
-  if (options->tiers.has_value()) divide(&options->tiers->t0_cap_bytes);
-  if (draft.tiers.has_value()) {
-    draft.tiers->t0_cap_bytes = std::exchange(draft.kv_cap_bytes, 0);
-  }
-  return draft;
-}
-
 ModelDrafter::ModelDrafter(std::unique_ptr<Session> draft, int vocab_size)
     : draft_(std::move(draft)), vocab_size_(static_cast<size_t>(vocab_size)) {}
 

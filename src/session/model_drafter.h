@@ -15,11 +15,6 @@ namespace ebb {
 // models. Their numbers of tokens may differ by tokens of padding at the end.
 [[nodiscard]] Status CheckSameVocabulary(const Model& model, const Model& draft);
 
-// Returns the options of the engine of `draft`, and takes the draft's part of the caps from
-// *options, which are those of the engine of `model`.
-[[nodiscard]] EngineOptions TakeDraftOptions(const Model& model, const Model& draft,
-                                             EngineOptions* options);
-
 class ModelDrafter : public Drafter {
  public:
   // Makes a drafter for a session whose logits are those of `vocab_size` tokens. REQUIRES: the

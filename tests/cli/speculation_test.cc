@@ -51,7 +51,23 @@ TEST(SpeculateOptionTest, ChangesNeitherTextNorLogits) {
 TEST(SpeculateOptionTest, RefusesOtherSources) {
   const ProgramEnd end = RunRepeating("--speculate eagle");
   EXPECT_NE(end.exit_code, 0);
-  EXPECT_THAT(end.err, HasSubstr("expected auto|off|lookup|model|mtp|eagle3|assistant|dflash, found \"eagle\""));
+  EXPECT_THAT(
+      end.err,
+      HasSubstr("expected auto|off|lookup|model|mtp|eagle3|assistant|dflash, found \"eagle\""));
+}
+
+// --memory is for the model and its rows, unless the file's MTP layer is asked for.
+TEST(SpeculateOptionTest, AnMtpLayerTakesNoMemoryUnasked) {
+  const auto planned = [](const std::string& source) {
+    const ProgramEnd end =
+        RunEbb("run --raw --threads 1 -n 1 --json -p tide --memory 1G -m " EBB_SOURCE_DIR
+               "/training/pebble/pebble-mtp.gguf --speculate " +
+               source);
+    return json::parse(end.err.substr(0, end.err.find('\n')))["memory_bytes"].get<uint64_t>();
+  };
+  const uint64_t without = planned("lookup");
+  EXPECT_EQ(planned("auto"), without);
+  EXPECT_GT(planned("mtp"), without);
 }
 
 // --draft-model takes a head for the model; reports name it.

@@ -210,5 +210,31 @@ TEST(AllocationFailureInPrompts, LeavesTheSequenceAsItWas) {
   }
 }
 
+// A draft that has no memory ends guessing, and not the step.
+TEST(AllocationFailureInDrafts, LeavesThePlainStep) {
+  const auto engine = MakeEngineOf(SmallModel(), {.threads = 1, .draft_model = SmallModel()});
+  const std::vector<Token> text = SomeTokens(22);
+  const Guess wrong = [](std::span<const float>) { return std::optional<Guessed>(Guessed(3)); };
+  auto plain = Open(*engine);
+  ExpectOk(plain->Prefill(std::span(text).first(20)));
+  for (size_t i = 20; i < 22; ++i) ExpectOk(plain->Decode(text[i]));
+  int64_t num_dropped = 0;
+  for (int64_t allocation = 0;; ++allocation) {
+    SCOPED_TRACE(allocation);
+    auto session = Open(
+        *engine,
+        SessionOptions{.speculation = Speculation::kModel, .least_guesses = 4, .most_guesses = 4});
+    ExpectOk(session->Prefill(std::span(text).first(20)));
+    ExpectOk(session->Decode(text[20], wrong));
+    allocations_left = allocation;
+    const StepOutcome outcome = session->Decode(text[21], wrong);
+    if (std::exchange(allocations_left, -1) >= 0) break;
+    EXPECT_NE(outcome.status.message(), "no memory for a step with guesses");
+    if (!session->TakesGuesses()) ++num_dropped;
+    if (outcome.ok()) ASSERT_EQ(session->logits_hash(), plain->logits_hash());
+  }
+  EXPECT_GT(num_dropped, 0);
+}
+
 }  // namespace
 }  // namespace ebb

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ebb/fit.h"
 #include "ebb/session_file.h"
 #include "src/session/session_impl.h"
 #include "tests/engine/engine_fixture.h"
@@ -156,6 +157,55 @@ TEST_F(DraftModel, IsCountedByTheCapOfTheCache) {
   for (Session* one : {plain.get(), guessing.get()}) ExpectOk(one->Prefill(SomeTokens(1500)));
   EXPECT_EQ(Generate(guessing.get(), 0).hash, Generate(plain.get(), 0).hash);
   EXPECT_LE(engine->arena_accounting().peak_bytes, cap / 2);
+  const EngineOptions options = {.threads = 1, .kv_cap_bytes = cap, .draft_model = SmallModel()};
+  EXPECT_EQ(FitRequestOf(*SmallModel(), options, {}, 0).kv_cap_bytes, cap / 2);
+  const auto fit = MeasureFitModel(*SmallModel(), options);
+  ExpectOk(fit.status());
+  EXPECT_EQ(fit->draft_cap_bytes, cap / 2);
+}
+
+// A plan keeps the cap that was asked for, which the engine divides.
+TEST_F(DraftModel, IsPlannedWithItsPartOfT0) {
+  const uint64_t cap = uint64_t{16} << 20;
+  EngineOptions engine = {.threads = 1, .draft_model = SmallModel()};
+  SessionOptions session;
+  SetTiers(TierSetting{.engine = {.t0_cap_bytes = cap, .t1 = T1Place::kHost}}, &engine, &session);
+  const auto plan =
+      PlanMemory(*SmallModel(), {.memory_bytes = uint64_t{64} << 30}, engine, session);
+  ExpectOk(plan.status());
+  EXPECT_EQ(plan->setting.tiers->engine.t0_cap_bytes, cap);
+  EXPECT_EQ(FitRequestOf(*SmallModel(), engine, session, 0).tiers->engine.t0_cap_bytes, cap / 2);
+}
+
+// T0's part is too small for the decisions of a compressed cache. A session that names no source
+// goes on without the draft.
+TEST_F(DraftModel, FailsOnlySessionsThatNameIt) {
+  RandomGgufOptions shape = SixteenStreamsOptions();
+  shape.num_layers = 32;
+  const auto model = RandomModel(shape);
+  auto engine = MakeEngineOf(model, {.threads = 1,
+                                     .kv_cap_bytes = uint64_t{4} << 20,
+                                     .draft_model = model,
+                                     .draft_compressed_type = CompressedType::kInt4});
+  EXPECT_EQ(engine->OpenSession({.speculation = Speculation::kModel}).status().code(),
+            StatusCode::kInvalidArgument);
+  auto session = ebb::Open(*engine, SessionOptions{.speculation = Speculation::kAuto});
+  EXPECT_FALSE(session->TakesGuesses());
+  EXPECT_EQ(session->speculation_obstacle(), "");
+  ExpectOk(session->Fork().status());
+}
+
+TEST_F(DraftModel, WhoseBytesAreUnknownIsNotCountedAsNothing) {
+  RandomGgufOptions shape = SmallModelOptions();
+  shape.family = "gemma3";
+  shape.sliding_window = 16;
+  shape.window_layers = {true, false};
+  const auto fit = MeasureFitModel(*SmallModel(), {.draft_model = RandomModel(shape),
+                                                   .draft_compressed_type = CompressedType::kInt4});
+  ExpectOk(fit.status());
+  const auto bytes = FitRequestInto(*fit, {.context = 100});
+  EXPECT_EQ(bytes.status().code(), StatusCode::kUnsupported);
+  EXPECT_THAT(bytes.status().message(), HasSubstr("the draft model: the memory of tiers"));
 }
 
 TEST_F(DraftModel, NeedsTheSameVocabulary) {

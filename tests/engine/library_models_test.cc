@@ -8,6 +8,7 @@
 #include <ostream>
 #include <random>
 
+#include "ebb/fit.h"
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
 #include "src/attention/rows.h"
@@ -286,6 +287,7 @@ TEST_P(LibraryModels, GuessesChangeNoBitOrAreRefused) {
   if (GetParam().has_computed_products) {
     const SessionOptions inexact = {.speculation = Speculation::kLookup, .guesses_inexactly = true};
     EXPECT_EQ(Open(*engine, inexact)->speculation_obstacle().empty(), !GetParam().has_state);
+    EXPECT_EQ(FitRequestOf(*model_, {}, inexact, 0).decode_tokens > 1, !GetParam().has_state);
   }
   if (!may_guess) return;
   const std::vector<Token> text = Tokens(150, 7);

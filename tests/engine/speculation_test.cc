@@ -382,6 +382,39 @@ TEST(SpeculationTest, AModelWhoseBitsDifferIsNotGuessedFor) {
   EXPECT_EQ(session->speculation_report().drafted, 0);
 }
 
+// The same file may be multiplied by other kernels: with its weights as 32-bit floats.
+TEST(SpeculationTest, IsCheckedForEachKindOfWeights) {
+  const TempFolder folder;
+  const std::string path = folder.File("checks"), file = folder.File("model.gguf");
+  RandomGgufOptions shape = SuperBlockModelOptions();
+  shape.weight_type = "q8_0";
+  ExpectOk(WriteRandomGguf(shape, file));
+  for (const WeightMode weights : {WeightMode::kAsStored, WeightMode::kDequantize}) {
+    const auto model = Model::Load({.path = file, .weights = weights});
+    ExpectOk(model.status());
+    auto engine = MakeEngineOf(*model, {.threads = 1, .checks_file = path});
+    const SessionOptions guessing = {.speculation = Speculation::kLookup};
+    EXPECT_EQ(Open(*engine, guessing)->speculation_obstacle(), "");
+  }
+  EXPECT_EQ(std::ranges::count(ContentsOf(path), '\n'), 2);
+}
+
+// Where there is no room for the check, there are no guesses until it was made.
+TEST(SpeculationTest, IsNotGuessedForUntilItIsChecked) {
+  const TempFolder folder;
+  const std::string path = folder.File("checks");
+  const SessionOptions guessing = {.speculation = Speculation::kLookup};
+  auto engine = MakeEngine({.threads = 1, .kv_cap_bytes = uint64_t{2} << 20, .checks_file = path});
+  auto other = Open(*engine);
+  ExpectOk(other->Prefill(SomeTokens(2040)));
+  EXPECT_NE(Open(*engine, guessing)->speculation_obstacle().find("could not run"),
+            std::string::npos);
+  EXPECT_EQ(ContentsOf(path), "");
+  other.reset();
+  EXPECT_EQ(Open(*engine, guessing)->speculation_obstacle(), "");
+  EXPECT_NE(ContentsOf(path), "");
+}
+
 // The lookup finds what repeats, and steps are never taken for it where nothing does.
 TEST(SpeculationTest, TheLookupGuessesWhatRepeats) {
   auto engine = MakeEngine();

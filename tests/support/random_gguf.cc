@@ -475,7 +475,7 @@ void RandomGguf::AddEagle3(const RandomEagle3Options& head, int target_embed_dim
   gguf_set_val_bool(gguf_.get(), Key("norm_before_fc").c_str(), head.norm_before_fc);
   gguf_set_val_bool(gguf_.get(), Key("norm_before_residual").c_str(), head.norm_before_residual);
   const std::string& type = o_.weight_type;
-  const int64_t features = int64_t{3} * target_embed_dim;
+  const int64_t features = uint32_t{3} * static_cast<uint32_t>(target_embed_dim);  // as libllama
   const int64_t both = int64_t{2} * o_.embed_dim;
   const int64_t query_dim = int64_t{o_.num_q_heads} * o_.head_dim;
   const int64_t kv_dim = int64_t{o_.num_kv_heads} * o_.head_dim;

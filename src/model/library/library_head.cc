@@ -140,6 +140,14 @@ Status LibraryModel::Impl::BindTo(const Model* to) {
 Status LibraryModel::Impl::BindFeatures(const Model& to, uint32_t floats_of_layer) {
   const llama_hparams& of_target = target->impl_->model->hparams;
   const auto num_layers = static_cast<int>(of_target.n_layer());
+  // libllama computes the width of all layers' rows in 32 bits.
+  const size_t num_read = model->target_layer_ids.size();
+  if (num_read > of_target.n_layer() + 1 ||
+      uint64_t{num_read} * floats_of_layer != model->hparams.n_embd_inp_enc()) {
+    return InvalidArgument(fmt::format(
+        "the head reads {} layers of {} numbers, {} together, and {} has {} layers", num_read,
+        floats_of_layer, model->hparams.n_embd_inp_enc(), to.description(), num_layers));
+  }
   if (floats_of_layer != of_target.n_embd) {
     return InvalidArgument(
         fmt::format("the head reads hidden rows of {} numbers, and {} has rows of {}",
@@ -230,6 +238,10 @@ Status LibraryModel::Impl::BindAssistant(const Model& to) {
     return InvalidArgument(
         fmt::format("the head reads hidden rows of {} numbers, and {} has rows of {}",
                     HiddenFloats(), to.description(), of_target.hparams.n_embd));
+  }
+  if (of_target.hparams.n_layer() < 2) {
+    return InvalidArgument(
+        fmt::format("an assistant reads rows of two layers, and {} has one", to.description()));
   }
   hparams.has_cache = false;
   // The assistant reads its target's embeddings; its own are its output matrix.

@@ -124,6 +124,9 @@ struct LoadedModel;
 // a step has. Products of weights can be computed token by token instead
 // (DecoderGraphOptions::one_token_at_a_time).
 [[nodiscard]] bool MultipliesComputedMatrices(const LoadedModel& model);
+// Returns a hash of what chooses the kernels of products: ggml's instruction sets, and the type and
+// the layout of each weight.
+[[nodiscard]] uint64_t HashOfKernels(const LoadedModel& model);
 
 struct LoadedModel {
   std::string family_name;   // general.architecture

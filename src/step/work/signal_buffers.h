@@ -76,9 +76,6 @@ class SignalBuffers {
     std::vector<int> rows;         // [groups]: of `mass`, up to the token's own row
     std::vector<bool> not_finite;  // [layers]
   };
-  // Returns whether a step may be divided into its tokens. It may not if a history of queries is
-  // needed, which a step moves on for all its tokens at once.
-  [[nodiscard]] bool CanDivide() const { return needs_.num_recent_queries == 0; }
   // Returns the bytes of mass that a decode step keeps for each of its tokens.
   [[nodiscard]] size_t MassBytesPerToken(const SequenceCache& cache) const;
   // Returns the signals of token `token` of the step. REQUIRES: Begin() with Division::kByToken.

@@ -60,7 +60,9 @@ TEST(AssistantTest, DoesNotReadAFile) {
   ASSERT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(refused.status().message(), HasSubstr("and T1 is a file"));
   options.speculation = Speculation::kAuto;
-  ExpectOk(engine->OpenSession(options).status());
+  auto session = Open(*engine, options);
+  ExpectOk(session->Prefill(TextTokens(*loaded.plain, 20, 1)));
+  EXPECT_THAT(session->last_signals().hidden, testing::IsEmpty());
 }
 
 TEST(AssistantTest, IsRefusedForAnotherModel) {
@@ -85,6 +87,11 @@ TEST(AssistantTest, IsRefusedForAnotherModel) {
   llama.num_tokens = 128;
   llama.tokenizer = RandomGgufOptions::Tokenizer::kMinimal;
   EXPECT_THAT(error_of({}, RandomModel(llama)), HasSubstr("guesses for Gemma 4 models (gemma4)"));
+  ExpectOk(WriteLibraryModel(
+      {.architecture = "gemma4", .sizes = {{"block_count", 2}, {"nextn_predict_layers", 1}}},
+      folder.File("one_layer.gguf")));
+  EXPECT_THAT(error_of({}, LoadModel({.path = folder.File("one_layer.gguf")})),
+              HasSubstr("reads rows of two layers, and"));
 }
 
 }  // namespace

@@ -48,6 +48,9 @@ TEST(DflashTest, OtherHeadsAreRefused) {
   EXPECT_EQ(error_of({}), "");
   EXPECT_THAT(error_of({.has_markov_head = true}), HasSubstr("of DFlash, ebb takes the first"));
   EXPECT_THAT(error_of({.target_layers = {1, 9}}), HasSubstr("reads layers 1, 9, and Random"));
+  EXPECT_THAT(
+      error_of({.target_layers = {1, 2, 3, 1, 2, 3}}),
+      HasSubstr("reads 6 layers of 128 numbers, 768 together, and Random, llama, F32 has 4"));
   EXPECT_THAT(error_of({.block_size = 1}), HasSubstr("blocks of 1 tokens"));
   RandomGgufOptions wider = Eagle3Target();
   wider.embed_dim = 192;

@@ -59,6 +59,22 @@ TEST(Eagle3Test, IsMeasuredForFit) {
   EXPECT_EQ(fit->draft->weight_bytes, loaded.head->weight_bytes());
 }
 
+// A session that must not guess computes no hidden rows for the head.
+TEST(Eagle3Test, ReadsNoRowsOfSessionsThatDoNotGuess) {
+  const TempFolder folder;
+  const LoadedHead loaded(Eagle3Cases().front(), folder);
+  auto engine = loaded.MakeEngine();
+  for (const std::string policy : {"full", "quest"}) {
+    SessionOptions options = {.speculation = Speculation::kAuto};
+    options.policy.name = policy;
+    if (policy == "quest") options.policy.budget = *ParseBudget("16");
+    auto session = Open(*engine, options);
+    EXPECT_EQ(session->speculation_obstacle().empty(), policy == "full");
+    ExpectOk(session->Prefill(TextTokens(*loaded.plain, 40, 1)));
+    EXPECT_EQ(session->last_signals().hidden.size(), policy == "full" ? 3 : 0);
+  }
+}
+
 class RefusedHead : public testing::Test {
  protected:
   RefusedHead() {
@@ -81,6 +97,9 @@ TEST_F(RefusedHead, ThatBelongsToAnotherModel) {
               HasSubstr("the head reads hidden rows of 256 numbers, and"));
   EXPECT_THAT(ErrorOf({.target_layers = {1, 3, 9}}).message(),
               HasSubstr("the head reads layers 1, 3, 9, and Random, llama, F32 has 4 layers"));
+  // Three times this, in 32 bits, is two numbers more than three rows of the model.
+  EXPECT_THAT(ErrorOf({.target_hidden_size = 0x55555556 + 128}).message(),
+              HasSubstr("reads 3 layers of 128 numbers, 386 together"));
   EXPECT_THAT(ErrorOf({.target_layers = {1, 2, 4}}).message(), HasSubstr("behind the last layer"));
   RandomGgufOptions more_tokens = Eagle3Target();
   more_tokens.num_tokens += 10;

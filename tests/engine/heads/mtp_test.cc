@@ -4,6 +4,8 @@
 #include <string>
 
 #include "ebb/fit.h"
+#include "src/base/page_units.h"
+#include "src/session/session_impl.h"
 #include "tests/engine/guessed_text.h"
 #include "tests/engine/heads/head_cases.h"
 #include "tests/support/engine/mtp_reference.h"
@@ -50,6 +52,21 @@ TEST(MtpTest, IsLoadedAndCountedOnlyIfItIsWanted) {
   EXPECT_EQ(fit->draft->shape.num_layers, 1);
   EXPECT_EQ(fit->draft_hidden_rows, 1);
   EXPECT_EQ(MeasureFitModel(*loaded.plain, {})->draft, nullptr);
+}
+
+// The least cap that the model takes without the layer is enough with it.
+TEST(MtpTest, LeavesCapsWhole) {
+  const TempFolder folder;
+  const LoadedHead loaded(MtpCases()[1], folder);
+  const EngineOptions options = {.threads = 1, .kv_cap_bytes = kExtentBytes};
+  const auto engine = TryMakeEngineOf(loaded.guessing, options);
+  ExpectOk(engine.status());
+  EXPECT_EQ((*engine)->options().kv_cap_bytes, kExtentBytes);
+  EXPECT_EQ(Internals::Of(**engine).draft->options().kv_cap_bytes, kExtentBytes);
+  EXPECT_EQ(FitRequestOf(*loaded.guessing, options, {}, 0).kv_cap_bytes, kExtentBytes);
+  const auto fit = MeasureFitModel(*loaded.guessing, options);
+  ExpectOk(fit.status());
+  EXPECT_EQ(fit->draft_cap_bytes, kExtentBytes);
 }
 
 TEST(MtpTest, IsRefusedWithAReason) {
