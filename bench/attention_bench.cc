@@ -80,7 +80,7 @@ class Rows {
         CpuAttention().store_row(full_.type, key.data(), row, kDim);
         CpuAttention().store_row(full_.type, value.data(), row + full_.ValueOffset(), kDim);
       } else {
-        CompressRow(compressed_, nullptr, key.data(), value.data(),
+        CompressRow(compressed_, {}, key.data(), value.data(),
                     memory_.get() + r * compressed_.RowStride());
       }
     }

@@ -129,7 +129,7 @@ StepOutcome ComputedTokens::Take(Sequence* sequence) {
 Status ComputedTokens::Append(Sequence* sequence) {
   bool has_begun = false;
   try {
-    EBB_RETURN_IF_ERROR(sequence->AppendRows(1, 1));
+    EBB_RETURN_IF_ERROR(sequence->AppendRows(1, /*frees_windows=*/true));
     SequenceCache& cache = sequence->cache();
     cache.FindAddresses();
     const PageFormat& format = sequence->core()->format;

@@ -308,10 +308,10 @@ Status Sequence::CheckStep(std::span<const Token> tokens) const {
   return CheckRoomAfterRotation(tokens.size());
 }
 
-Status Sequence::AppendRows(size_t num_tokens, size_t num_taken) {
+Status Sequence::AppendRows(size_t num_tokens, bool frees_windows) {
   tokens_.Reserve(num_tokens);
   Status status = cache_.Append(next(), static_cast<int>(num_tokens));
-  if (!IsLimit(status.code()) || num_taken < num_tokens || roll_back_.windows().empty()) {
+  if (!IsLimit(status.code()) || !frees_windows || roll_back_.windows().empty()) {
     return status;
   }
   // Evicts the rows that are kept only for a roll-back, and tries again.

@@ -135,9 +135,9 @@ class Sequence {
   // Checks that the sequence can compute these tokens, before anything changes. This is the first
   // part of a step; the functions up to UndoStep() are the others, in order.
   [[nodiscard]] Status CheckStep(std::span<const Token> tokens) const;
-  // Appends rows for the new tokens to the cache, and reserves memory in the lists of tokens. Rows
-  // that are kept for a roll-back may make room for `num_taken` tokens, not for more.
-  Status AppendRows(size_t num_tokens, size_t num_taken);
+  // Appends rows for the new tokens to the cache, and reserves memory in the lists of tokens.
+  // frees_windows: evicts rows that are kept only for a roll-back if there is no room.
+  Status AppendRows(size_t num_tokens, bool frees_windows);
   // Re-rotates keys to RoPE positions from 0 on if the context has no free positions left.
   Status MakePlaces(size_t num_tokens);
   // Prepares signals and policy for the step. `signals` receives those of the step. `num_taken`

@@ -34,7 +34,7 @@ class StepRun {
  private:
   Status Check();
   [[nodiscard]] static Status CheckEntry(const SequenceStep& entry);
-  static Status AppendRows(const SequenceStep& entry);
+  Status AppendRows(const SequenceStep& entry);
   // Runs `work` on each entry, up to the first error.
   template <typename Work>
   Status ForEachEntry(const Work& work);
@@ -55,6 +55,9 @@ class StepRun {
 
   EngineCore& core_;
   const StepPlan& plan_;
+  // A step with guesses that finds no room is repeated without them, and so frees nothing.
+  const bool has_guesses_ = std::ranges::any_of(
+      plan_.entries, [](const SequenceStep& entry) { return entry.ahead != nullptr; });
   StepWork work_;
   StepCosts costs_;
   bool wants_costs_ = false;
@@ -128,12 +131,11 @@ Status StepRun::PrepareAndRun() {
 }
 
 Status StepRun::AppendRows(const SequenceStep& entry) {
-  const auto num_taken = static_cast<size_t>(entry.num_taken());
-  EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size(), num_taken));
+  EBB_RETURN_IF_ERROR(entry.sequence->AppendRows(entry.tokens.size(), !has_guesses_));
   for (const Follower& follower : entry.followers) {
     if (!follower.TakesStep()) continue;
-    EBB_RETURN_IF_ERROR(
-        OfFollower(follower.name, follower.sequence->AppendRows(entry.tokens.size(), num_taken)));
+    EBB_RETURN_IF_ERROR(OfFollower(
+        follower.name, follower.sequence->AppendRows(entry.tokens.size(), !has_guesses_)));
   }
   return OkStatus();
 }
@@ -141,7 +143,8 @@ Status StepRun::AppendRows(const SequenceStep& entry) {
 Status StepRun::Prepare() {
   work_.deferred_logits = plan_.deferred_logits;
   work_.one_token_at_a_time = plan_.one_token_at_a_time;
-  EBB_RETURN_IF_ERROR(ForEachEntry(AppendRows));
+  EBB_RETURN_IF_ERROR(
+      ForEachEntry([this](const SequenceStep& entry) { return AppendRows(entry); }));
   EBB_RETURN_IF_ERROR(ForEachEntry(
       [](const SequenceStep& entry) { return entry.sequence->MakePlaces(entry.tokens.size()); }));
   for (const SequenceStep& entry : plan_.entries) Begin(entry);

@@ -128,15 +128,21 @@ StepResult RunWithGuesses(EngineCore* core, std::span<SessionStep* const> steppi
 }
 
 // Returns how many guesses of each entry the step computes, [entries], and prepares the sessions
-// for them. A step that reads a prompt computes none; nor does one of several sequences with
-// recurrent state, whose guesses would each take a step of their own.
+// for them. A step that reads a prompt computes none.
 Result<std::vector<size_t>> GuessesOf(const EngineCore& core,
                                       std::span<SessionStep* const> stepping) {
   const size_t num_parts = stepping.size();
-  const bool may_guess = std::ranges::all_of(
-      stepping, [](const SessionStep* part) { return part->token.has_value(); });
-  const bool is_worth_it = core.batch_times.KnowsPlain(num_parts) &&
-                           (num_parts == 1 || core.model->loaded().hparams.state_bytes == 0);
+  // A step with guesses that runs out of memory is repeated without them. Neither recurrent states
+  // nor a history of queries can be undone in the sequences beside the one that guesses.
+  const auto may_be_undone = [](const SessionStep* part) {
+    return Internals::Of(*part->session).sequence->signals().needs().num_recent_queries == 0;
+  };
+  const bool can_undo = num_parts == 1 || (core.model->loaded().hparams.state_bytes == 0 &&
+                                           std::ranges::all_of(stepping, may_be_undone));
+  const bool may_guess = can_undo && std::ranges::all_of(stepping, [](const SessionStep* part) {
+                           return part->token.has_value();
+                         });
+  const bool is_worth_it = core.batch_times.KnowsPlain(num_parts);
   const auto decoder_of = [&](size_t i) -> GuessingDecoder* {
     if (!stepping[i]->token.has_value()) return nullptr;
     return Internals::Of(*stepping[i]->session).lookup.get();

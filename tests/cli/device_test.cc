@@ -86,6 +86,10 @@ TEST_F(DeviceTest, CompressesTheWholeCacheOfADevice) {
     EXPECT_GT(record["tiers"][2]["rows"], 0) << type;
     EXPECT_EQ(record["tiers"][1]["rows"], 0) << type;
   }
+  const ProgramEnd refused =
+      RunEbb("run --raw -n 2 -p tide --device ggml-cpu --kv-type q2 -m " + model_->path());
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("devices do not read int2 (q2); they read int3 (q3)"));
 }
 
 TEST_F(DeviceTest, TransfersOfABackendsDeviceAreProfiled) {

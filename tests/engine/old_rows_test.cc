@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <string>
 
 #include "ebb/generate.h"
 #include "ebb/session_file.h"
@@ -89,6 +91,10 @@ TEST(OldRowsInT2, LogitsAreThoseOfTheFullCacheUpToTheFormatsRounding) {
   EXPECT_LT(int4, 0.15);
   EXPECT_LT(1.5 * int4, int3);
   EXPECT_LT(int3, 0.5);
+  if (OtherDevice() != nullptr) return;  // which holds no rows of int2
+  const double int2 = MeanErrorOf(CompressedType::kInt2);
+  EXPECT_LT(int3, int2);
+  EXPECT_LT(int2, 0.7);
 }
 
 // The tokens of a turn that are read together have their rows in T2 decompressed; a single one
@@ -126,9 +132,10 @@ TEST(OldRowsInT2, AllPagesExceptTheFirstAndTheNewestAreCompressed) {
 }
 
 TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
-  for (const CompressedType type :
-       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4,
+                                    CompressedType::kInt3, CompressedType::kInt2}) {
     SCOPED_TRACE(CompressedTypeName(type));
+    if (type == CompressedType::kInt2 && OtherDevice() != nullptr) continue;
     const TierSetting tiers = Compressing(type, T1Place::kHost);
     const uint64_t expected = CompressedHashOf(Compressing(type));
     EXPECT_EQ(CompressedHashOf(Compressing(type), 1), expected);
@@ -158,6 +165,45 @@ TEST(OldRowsInT2, NeitherThreadsNorParkingNorForksNorFilesChangeABit) {
     DecodeOldRowsText(*resumed->session, 1300, kTextTokens);
     EXPECT_EQ(resumed->session->logits_hash(), expected);
   }
+}
+
+TEST(OldRowsInT2, Int2IsRefusedWhereItsRowsCannotBe) {
+  const auto narrow = RandomModel({.head_dim = 48});
+  const auto engine = [&](CompressedType type) {
+    return Engine::Create(narrow, {.threads = 1, .tiers = Compressing(type).engine}).status();
+  };
+  ExpectOk(engine(CompressedType::kInt3));
+  const Status refused = engine(CompressedType::kInt2);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("heads of a multiple of 64"));
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("int3 (q3)"));
+}
+
+// The metrics that a folder keeps are those that an engine computes; a damaged file is not used.
+TEST(OldRowsInT2, KeyMetricsThatAreKeptGiveTheSameBits) {
+  EBB_CPU_ONLY("devices hold no rows of int2");
+  const TierSetting tiers = Compressing(CompressedType::kInt2);
+  const uint64_t expected = CompressedHashOf(tiers);
+  const TempFolder parent;
+  const std::string folder = parent.File("metrics");
+  std::filesystem::create_directory(folder);
+  const auto hash = [&] {
+    auto engine =
+        MakeEngineOf(DeepModel(), {.threads = 2, .tiers = tiers.engine, .metrics_folder = folder});
+    auto session = OpenCompressing(*engine, tiers);
+    ExpectOk(session->Prefill(OldRowsPrompt()));
+    DecodeOldRowsText(*session, kPromptTokens, kTextTokens);
+    return session->logits_hash();
+  };
+  EXPECT_EQ(hash(), expected);
+  const std::filesystem::path kept = std::filesystem::directory_iterator(folder)->path();
+  const auto size = std::filesystem::file_size(kept);
+  const auto written = std::filesystem::last_write_time(kept);
+  EXPECT_EQ(hash(), expected);
+  EXPECT_EQ(std::filesystem::last_write_time(kept), written) << "it was read";
+  std::filesystem::resize_file(kept, size - 4);
+  EXPECT_EQ(hash(), expected);
+  EXPECT_EQ(std::filesystem::file_size(kept), size) << "it was written again";
 }
 
 // A prompt that shares steps with other sessions is read in pieces of its chunks.

@@ -52,6 +52,7 @@ std::vector<NamedChoice<TierSetting>> Formats() {
       {"old:int8", old(CompressedType::kInt8, 8, 16)},
       {"old:int4", old(CompressedType::kInt4, 64, 65)},
       {"old:int3", old(CompressedType::kInt3, 0, 1)},
+      {"old:int2", old(CompressedType::kInt2, 8, 16)},
       {"half:int8", {.engine = {.t2_type = CompressedType::kInt8}, .shares = {.t2_share = 0.5}}}};
 }
 

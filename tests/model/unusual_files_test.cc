@@ -313,8 +313,9 @@ TEST_P(UnusualHeads, EveryFormatAndTierHasTheRows) {
     }
   }
   double last = 0;
-  for (const CompressedType type :
-       {CompressedType::kInt8, CompressedType::kInt4, CompressedType::kInt3}) {
+  for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4,
+                                    CompressedType::kInt3, CompressedType::kInt2}) {
+    if (!HoldsHeads(type, GetParam().dim)) continue;
     EngineLogitsOptions options = kPlain;
     SetTiers(TierSetting{.engine = {.t1 = T1Place::kNone, .t2_type = type},
                          .shares = {.t2_rows = T2Rows::kOld}},

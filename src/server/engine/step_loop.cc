@@ -237,6 +237,9 @@ void StepLoop::StepTogether(std::span<JobRun* const> who, bool reads_alone) {
         parts[i].status.ok() && who.size() == 1 ? outcome.status : parts[i].status;
     if (!outcome.taken) {
       if (!error.ok()) Refused(who[i], error);
+    } else if (parts[i].token.has_value() && parts[i].num_taken == 0) {
+      // There was no room for a token that was computed ahead.
+      Refused(who[i], error);
     } else if (parts[i].token.has_value()) {
       Appended(who[i], error, seconds, parts[i].num_guesses);
     } else {
@@ -267,12 +270,18 @@ void StepLoop::TakeComputed(JobId id) {
 
 void StepLoop::StepAlone(JobRun* run) {
   const double start = clock_.Now();
+  const JobId id = run->id();
+  const auto drafted = [run] { return run->session()->speculation_report().drafted; };
+  const int64_t drafted_before = drafted();
   const StepOutcome outcome = run->DecodeAlone();
   ++figures_.steps;
   ++figures_.stepped_jobs;
   if (!outcome.taken) return Refused(run, outcome.status);
   Blend(clock_.Now() - start, &figures_.seconds_per_step);
-  Appended(run, outcome.status, clock_.Now() - start);
+  Appended(run, outcome.status, clock_.Now() - start,
+           static_cast<size_t>(drafted() - drafted_before));
+  // The owner was charged for the guesses that were right already.
+  TakeComputed(id);
 }
 
 void StepLoop::Appended(JobRun* run, const Status& status, double seconds, size_t num_guesses) {

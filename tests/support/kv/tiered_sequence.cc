@@ -164,7 +164,7 @@ void TieredSequence::Compress(int group, ModelRow* row) {
     RowBytes compressed(stores_.compressed.RowStride());
     stores_.kernel->load_row(kTiersFormat.type, full.data(), numbers.data(), dim);
     stores_.kernel->load_row(kTiersFormat.type, full.data() + kStride, numbers.data() + dim, dim);
-    stores_.kernel->compress_row(stores_.compressed, CentreOf(group, i), numbers.data(),
+    stores_.kernel->compress_row(stores_.compressed, {.centre = CentreOf(group, i)}, numbers.data(),
                                  numbers.data() + dim, compressed.data());
     row->compressed.push_back(compressed);
   }
