@@ -325,8 +325,6 @@ ExitCode RunCommand(const Program& program, const Command& command,
     ChooseDraft(&options);
   }
   if (const std::string folder = CacheFolder(); !folder.empty()) {
-    std::error_code ignored;
-    std::filesystem::create_directories(folder, ignored);
     options.engine.metrics_folder = folder;
   }
   if (std::ranges::find(command.groups, OptionGroup::kSpeculation) != command.groups.end()) {

@@ -214,13 +214,13 @@ struct FitSetting {
 [[nodiscard]] bool IsAllowed(const FitSetting& setting, const FitRequest& request);
 // Returns one setting of each kind, for a table. On a device T2 is included only if it lies in the
 // device's memory.
-[[nodiscard]] std::vector<FitSetting> TypicalSettings(bool on_device = false,
+[[nodiscard]] std::vector<FitSetting> TypicalSettings(int head_dim, bool on_device = false,
                                                       bool t2_on_device = false);
 // Returns settings in the order of growing loss or cost: the full cache; all old rows in T2 as
-// int8, int4, int3 and int2; T1 in a file, read selectively and then wholly, at falling shares of T0;
-// evicting. On a device: the full cache; T2 in the device's memory; T1 in the host's memory, and in
-// a file, at falling shares of T0; evicting.
-[[nodiscard]] std::vector<FitSetting> SettingsByGentleness(bool on_device = false,
+// int8, int4, int3 and int2; T1 in a file, read selectively and then wholly, at falling shares of
+// T0; evicting. On a device: the full cache; T2 in the device's memory; T1 in the host's memory,
+// and in a file, at falling shares of T0; evicting.
+[[nodiscard]] std::vector<FitSetting> SettingsByGentleness(int head_dim, bool on_device = false,
                                                            bool t2_on_device = false);
 // Returns the first of SettingsByGentleness() that fits and IsAllowed().
 // Errors: OutOfMemory with the least memory that is needed, if none fits.

@@ -124,8 +124,12 @@ float CompressByTrellis(const float* x, int head_dim, KeyMetric metric, bool is_
     std::memset(to, 0, size_t(head_dim / kTrellisGroup) * bytes);
     return by.scale;
   }
-  return NearestBf16(is_key ? WriteTrellisKey(x, head_dim, metric, to)
-                            : WriteTrellisValue(x, head_dim, to));
+  // Squares of the elements must be floats.
+  Row scaled;
+  for (int i = 0; i < head_dim; ++i) scaled[i] = x[i] / by.scale;
+  const float scale = is_key ? WriteTrellisKey(scaled.data(), head_dim, metric, to)
+                             : WriteTrellisValue(scaled.data(), head_dim, to);
+  return NearestBf16(scale * by.scale);
 }
 
 // Rounds the elements of a key in the order of a KeyMetric, each less what the errors of those

@@ -77,7 +77,9 @@ using KeyMetric = const float*;
 [[nodiscard]] constexpr bool UsesKeyMetric(const CompressedFormat& format) {
   const bool is_coarse =
       format.type == CompressedType::kInt2 || format.type == CompressedType::kInt3;
-  return is_coarse && !format.in_ggml_blocks && format.head_dim % kTrellisGroup == 0;
+  // Where a key is the value too, its plain error counts.
+  return is_coarse && format.has_values && !format.in_ggml_blocks &&
+         format.head_dim % kTrellisGroup == 0;
 }
 [[nodiscard]] constexpr size_t KeyMetricFloats(int head_dim) {
   const size_t rest = head_dim % kMetricBlock;

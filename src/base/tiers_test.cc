@@ -245,10 +245,10 @@ TEST(ParseT2, RefusesEverythingElse) {
                  {"older", share},
                  {"old:", format},
                  {"25%:", format},
-                 {"25%:int2", format},
+                 {"25%:int1", format},
                  {"25%:INT8", format},
                  {"25%:int8:int4", format}},
-                "write a share, or old, and after a colon int8, int4, int3 or int8_naive "
+                "write a share, or old, and after a colon int8, int4, int3, int2 or int8_naive "
                 "(25%:int8, old:int4)");
 }
 

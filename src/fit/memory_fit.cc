@@ -317,7 +317,7 @@ class MemoryOf {
   // Counts what guesses add to the steps of a sequence: their logits, which a session keeps a
   // second time, and a graph for each number of tokens.
   [[nodiscard]] uint64_t GuessBytes() const {
-    constexpr uint64_t kGraphsOfGuesses = 7, kNodesPerLayer = uint64_t{48} << 10;
+    constexpr uint64_t kGraphsOfGuesses = 7, kNodesPerLayer = uint64_t{72} << 10;
     const auto guesses = static_cast<uint64_t>(request_.decode_tokens - 1);
     if (guesses == 0) return 0;
     return 2 * sizeof(float) * shape_.vocab_size * guesses +

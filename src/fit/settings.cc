@@ -52,9 +52,10 @@ FitSetting SelectFrom(FitSetting setting) {
   return Make(*setting.tiers);
 }
 
-void AppendOldRowsSettings(std::vector<FitSetting>* settings) {
+void AppendOldRowsSettings(int head_dim, bool on_device, std::vector<FitSetting>* settings) {
   for (const CompressedType type : {CompressedType::kInt8, CompressedType::kInt4,
                                     CompressedType::kInt3, CompressedType::kInt2}) {
+    if (!CheckCompressedType(type, head_dim, on_device).ok()) continue;
     settings->push_back(Make(CompressedCache(type)));
   }
 }
@@ -159,26 +160,26 @@ std::optional<MappedWeights> FitMappedWeights(const FitBytes& bytes, const FitLi
   return mapped;
 }
 
-std::vector<FitSetting> TypicalSettings(bool on_device, bool t2_on_device) {
+std::vector<FitSetting> TypicalSettings(int head_dim, bool on_device, bool t2_on_device) {
   if (on_device) {
     std::vector<FitSetting> settings = {
         {"full"}, HostSetting(50), HostSetting(10), SelectFrom(HostSetting(10)), FileSetting(50)};
-    if (t2_on_device) AppendOldRowsSettings(&settings);
+    if (t2_on_device) AppendOldRowsSettings(head_dim, on_device, &settings);
     settings.push_back(EvictFrom(HostSetting(50), 10));
     return settings;
   }
   std::vector<FitSetting> settings = {{"full"}, FileSetting(50)};
-  AppendOldRowsSettings(&settings);
+  AppendOldRowsSettings(head_dim, on_device, &settings);
   settings.push_back(SelectFrom(FileSetting(50)));
   settings.push_back(
       Make({.engine = {.t1 = T1Place::kNone}, .shares = {.t0_share = 1, .evict_share = 0.1}}));
   return settings;
 }
 
-std::vector<FitSetting> SettingsByGentleness(bool on_device, bool t2_on_device) {
+std::vector<FitSetting> SettingsByGentleness(int head_dim, bool on_device, bool t2_on_device) {
   std::vector<FitSetting> settings = {{"full"}};
   if (on_device) {
-    if (t2_on_device) AppendOldRowsSettings(&settings);
+    if (t2_on_device) AppendOldRowsSettings(head_dim, on_device, &settings);
     for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(HostSetting(percent));
     for (int percent = 90; percent >= 0; percent -= 10) settings.push_back(FileSetting(percent));
     for (int percent = 10; percent <= 90; percent += 10) {
@@ -186,7 +187,7 @@ std::vector<FitSetting> SettingsByGentleness(bool on_device, bool t2_on_device) 
     }
     return settings;
   }
-  AppendOldRowsSettings(&settings);
+  AppendOldRowsSettings(head_dim, on_device, &settings);
   for (int percent = 90; percent >= 0; percent -= 10) {
     settings.push_back(SelectFrom(FileSetting(percent)));
   }
@@ -201,7 +202,8 @@ Result<FitSetting> GentlestSetting(const FitModel& model, const FitRequest& requ
   uint64_t least = kNone;
   Status refused;
   FitRequest candidate = request;
-  for (FitSetting& setting : SettingsByGentleness(request.on_device, request.t2_on_device)) {
+  for (FitSetting& setting :
+       SettingsByGentleness(model.shape.head_dim, request.on_device, request.t2_on_device)) {
     if (!IsAllowed(setting, request)) continue;
     candidate.tiers = setting.tiers;
     const Result<FitBytes> bytes = FitRequestInto(model, candidate);

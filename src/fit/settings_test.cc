@@ -25,8 +25,8 @@ std::string Gentlest(uint64_t memory_mib, uint64_t disk_mib) {
 }
 
 TEST(FitSettings, LessMemoryTakesAHarderSetting) {
-  // The weights take 100 MiB, and the rows of 8,000 tokens 176 MiB in F16, 92 in int8, 64 in int4
-  // and 44 in int3.
+  // The weights take 100 MiB, and the rows of 8,000 tokens 176 MiB in F16, 92 in int8, 64 in int4,
+  // 44 in int3 and 31 in int2.
   EXPECT_EQ(Gentlest(300, 1000), "full");
   EXPECT_EQ(Gentlest(276, 1000), "--t1 none --t2 old:int8");
   EXPECT_EQ(Gentlest(180, 1000), "--t1 none --t2 old:int4");
@@ -97,7 +97,7 @@ TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {
     if (setting.ok()) {
       EXPECT_THAT(setting->name, StartsWith("--t1 none --t2 old:"));
     }
-    const auto typical = TypicalSettings(true, t2_on_device);
+    const auto typical = TypicalSettings(64, true, t2_on_device);
     EXPECT_EQ(
         std::ranges::count_if(
             typical, [](const FitSetting& s) { return s.name.find("old:") != std::string::npos; }),
@@ -108,7 +108,8 @@ TEST(FitSettings, OldRowsAreCompressedOnADeviceThatHoldsT2) {
 TEST(FitSettings, WithoutADiskRowsAreCompressed) {
   EXPECT_THAT(Gentlest(276, 0), StartsWith("--t1 none --t2 old:int8"));
   EXPECT_THAT(Gentlest(190, 0), HasSubstr("int4"));
-  EXPECT_THAT(Gentlest(152, 0), HasSubstr("--evict"));
+  EXPECT_EQ(Gentlest(152, 0), "--t1 none --t2 old:int2");
+  EXPECT_THAT(Gentlest(140, 0), HasSubstr("--evict"));
 }
 
 TEST(FitSettings, WhatFitsNowhereIsRefusedWithTheLeastMemory) {
@@ -133,7 +134,7 @@ TEST(FitSettings, WhatIsRefusedEverywhereSaysWhy) {
 }
 
 TEST(FitSettings, EverySettingIsWrittenAsItIsTyped) {
-  for (const FitSetting& setting : SettingsByGentleness()) {
+  for (const FitSetting& setting : SettingsByGentleness(64)) {
     if (!setting.tiers.has_value()) continue;
     TierSetting spec;
     const std::string& name = setting.name;

@@ -66,7 +66,7 @@ constexpr std::array kRows = {
     Title{C::kMarks, "the model's marks (`dms`)"},
     Title{C::kTurnedKeys, "`streaming_rerotated`, `--past-context rerotate`"},
     Title{C::kReadsMass, "a scorer that reads attention"},
-    Title{C::kOldRows, "`--t2 old`, `--kv-type q8`, `q4`, `q3`"},
+    Title{C::kOldRows, "`--t2 old`, `--kv-type q8`, `q4`, `q3`, `q2`"},
     Title{C::kT2Share, "`--t2 PERCENT`"},
 };
 constexpr std::array kColumns = {

@@ -12,6 +12,7 @@ EngineOptions TakeDraftOptions(const Model& model, const Model& draft_model,
                                EngineOptions* options) {
   EngineOptions draft = {.threads = options->threads, .prefill_chunk = options->prefill_chunk};
   if (!draft_model.loaded().hparams.has_cache) return draft;
+  draft.metrics_folder = options->metrics_folder;
   if (const auto type = options->draft_compressed_type) draft.tiers = CompressedCache(*type).engine;
   const auto row_bytes = [](const ModelShape& shape) {
     return static_cast<double>(shape.NumStreams()) * shape.head_dim;

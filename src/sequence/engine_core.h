@@ -3,6 +3,7 @@
 #ifndef EBB_SEQUENCE_ENGINE_CORE_H_
 #define EBB_SEQUENCE_ENGINE_CORE_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,8 @@ struct EngineCore {
   PromptPace prompt_pace;
   BatchTimes batch_times;
   DraftRecord drafts;
+  // Does what must precede the first step: computes the key metrics. Null: nothing, or done.
+  std::function<Status()> before_first_step;
   // Says whether steps of several tokens have the bits of steps of one, once that was checked.
   std::optional<bool> columns_are_same;
   // Runs the sessions of EngineOptions::draft_model or, without one, of the model's MTP layer;

@@ -68,6 +68,10 @@ class StepRun {
 StepResult StepRun::Take() {
   result_.runner_ = core_.runner.get();
   result_.status_ = Check();
+  if (result_.status_.ok() && core_.before_first_step != nullptr) {
+    result_.status_ = core_.before_first_step();
+    if (result_.status_.ok()) core_.before_first_step = nullptr;
+  }
   if (!result_.status_.ok()) return std::move(result_);
   const double start = SecondsNow();
   try {

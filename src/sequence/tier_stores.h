@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "ebb/report.h"
 #include "ebb/status.h"
 #include "src/attention/attention.h"
+#include "src/attention/trellis.h"
 #include "src/device/backend_device.h"
 #include "src/io/page_file.h"
 #include "src/kv/sequence_cache.h"
@@ -39,10 +41,12 @@ class TierStores {
   // Returns the stores for this use. A draft has no T1, and a store has no T2; T0's cap does not
   // count a store's new rows on their way to T1.
   [[nodiscard]] CacheStores caches(CacheUse use) const;
-  // Sets CacheStores::key_metrics of caches to come.
-  void SetKeyMetrics(std::vector<float> metrics) {
-    key_metrics_ = std::move(metrics);
+  // Makes CacheStores::key_metrics for streams of this shape, which the caller fills in before the
+  // first row goes to T2.
+  std::span<float> MakeKeyMetrics(const ModelShape& shape) {
+    key_metrics_.resize(shape.NumStreams() * KeyMetricFloats(shape.head_dim));
     caches_.key_metrics = key_metrics_;
+    return key_metrics_;
   }
   [[nodiscard]] Arena* t0() const { return t0_.get(); }
   // Returns whether rows of T2, if there are any, lie in a device's memory.

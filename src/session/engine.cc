@@ -221,9 +221,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> mode
   EBB_ASSIGN_OR_RETURN(
       core.stores, TierStores::Create(core.options, model->loaded(), core.format, *core.kernel));
   if (core.stores.caches().t2 != nullptr && UsesKeyMetric(core.stores.caches().compressed)) {
-    EBB_ASSIGN_OR_RETURN(std::vector<float> metrics,
-                         MakeKeyMetrics(model, core.options, core.kernel->name));
-    core.stores.SetKeyMetrics(std::move(metrics));
+    const std::span<float> metrics = core.stores.MakeKeyMetrics(model->shape());
+    core.before_first_step = [&core, model, metrics] {
+      return ComputeKeyMetrics(model, core.options, core.kernel->name, metrics);
+    };
   }
   EBB_ASSIGN_OR_RETURN(const DeviceUse device, UseOf(core.options, core.stores.backend()));
   EBB_ASSIGN_OR_RETURN(core.runner, GraphRunner::Create(*model, *core.kernel, options.kv_type,

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
-#include <optional>
+#include <new>
 #include <span>
 #include <string>
 
-#include "ebb/version.h"
 #include "src/attention/rows.h"
 #include "src/attention/trellis.h"
 #include "src/base/attention_layout.h"
@@ -76,34 +76,42 @@ Result<std::vector<Token>> TokensOf(const Model& model) {
   return some;
 }
 
-// Adds q * transposed(q).
+// Adds the lower triangle of q * transposed(q).
 void AddSquare(std::span<const float> q, double* moment) {
   const size_t dim = q.size();
   for (size_t i = 0; i < dim; ++i) {
-    for (size_t j = 0; j < dim; ++j) moment[i * dim + j] += double{q[i]} * q[j];
+    for (size_t j = 0; j <= i; ++j) moment[i * dim + j] += double{q[i]} * q[j];
   }
 }
 
 // Returns the file that keeps the metrics of this model. Its name changes with all that they depend
 // on.
 std::string PathOf(const Model& model, const EngineOptions& options, std::string_view kernel) {
-  return fmt::format("{}/key-metrics-{:016x}-{}-{}-{}", options.metrics_folder, model.fingerprint(),
-                     kernel, RowTypeName(options.kv_type), EBB_VERSION);
+  // Changes with the text and with what is computed from it.
+  constexpr int kVersion = 1;
+  const Hyperparameters& h = model.loaded().hparams;
+  const std::string rope = fmt::format("{}-{}-{}", h.rope_frequency_scale, h.rope_original_context,
+                                       h.has_short_rope_factors ? "short" : "long");
+  return fmt::format("{}/key-metrics-{}-{:016x}-{:016x}-{}-{}-{}-{}", options.metrics_folder,
+                     kVersion, model.fingerprint(), HashOfKernels(model.loaded()), kernel,
+                     RowTypeName(options.kv_type), model.shape().NumStreams(), rope);
 }
 
-// Returns the metrics that the file holds; nothing if it does not hold `count` of them.
-std::optional<std::vector<float>> ReadMetrics(const std::string& path, size_t count) {
-  std::vector<float> metrics(count);
-  const auto size = static_cast<std::streamsize>(count * sizeof(float));
+bool AreFinite(std::span<const float> metrics) {
+  return std::ranges::all_of(metrics, [](float x) { return std::isfinite(x); });
+}
+
+// Reads the metrics that the file holds. Returns false if it does not hold so many finite ones.
+bool ReadMetrics(const std::string& path, std::span<float> metrics) {
+  const auto size = static_cast<std::streamsize>(metrics.size_bytes());
   std::ifstream file(path, std::ios::binary);
-  if (!file.read(reinterpret_cast<char*>(metrics.data()), size)) return std::nullopt;
-  const bool is_whole = file.peek() == std::ifstream::traits_type::eof();
-  const auto is_finite = [](float x) { return std::isfinite(x); };
-  if (!is_whole || !std::ranges::all_of(metrics, is_finite)) return std::nullopt;
-  return metrics;
+  if (!file.read(reinterpret_cast<char*>(metrics.data()), size)) return false;
+  return file.peek() == std::ifstream::traits_type::eof() && AreFinite(metrics);
 }
 
 void KeepMetrics(const std::string& path, std::span<const float> metrics) {
+  std::error_code ignored;
+  std::filesystem::create_directory(std::filesystem::path(path).parent_path(), ignored);
   auto file = FileReplacement::Create(path);
   if (!file.ok()) return;
   Status kept = (*file)->Write(std::as_bytes(metrics));
@@ -111,14 +119,15 @@ void KeepMetrics(const std::string& path, std::span<const float> metrics) {
   static_cast<void>(kept);  // metrics that cannot be kept are computed again
 }
 
-Result<std::vector<float>> ComputeMetrics(const std::shared_ptr<const Model>& model,
-                                          const EngineOptions& options) {
+Status ComputeMetrics(const std::shared_ptr<const Model>& model, const EngineOptions& options,
+                      std::span<float> metrics) {
   EBB_ASSIGN_OR_RETURN(std::vector<Token> tokens, TokensOf(*model));
   tokens.resize(std::min<size_t>(tokens.size(), model->shape().trained_context));
   EBB_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                        Engine::Create(model, {.threads = options.threads,
                                               .kv_type = options.kv_type,
-                                              .prefill_chunk = kTokensAtOnce}));
+                                              .prefill_chunk = kTokensAtOnce,
+                                              .attention = options.attention}));
   const SessionOptions watched = {
       .context = static_cast<int>(tokens.size()),
       .extra_signals = {.num_recent_queries = std::min<int>(kTokensAtOnce, tokens.size())}};
@@ -144,26 +153,29 @@ Result<std::vector<float>> ComputeMetrics(const std::shared_ptr<const Model>& mo
     }
   }
   const size_t floats = KeyMetricFloats(layout.head_dim());
-  std::vector<float> metrics(layout.num_streams() * floats);
   for (int stream = 0; stream < layout.num_streams(); ++stream) {
-    MakeKeyMetric(moments.data() + stream * square, layout.head_dim(),
-                  metrics.data() + stream * floats);
+    double* const moment = moments.data() + stream * square;
+    for (size_t i = 0; i < dim; ++i) {
+      for (size_t j = 0; j < i; ++j) moment[j * dim + i] = moment[i * dim + j];
+    }
+    MakeKeyMetric(moment, layout.head_dim(), metrics.data() + stream * floats);
   }
-  return metrics;
+  if (AreFinite(metrics)) return OkStatus();
+  return Corrupt("the queries of the model are not finite");
 }
 
 }  // namespace
 
-Result<std::vector<float>> MakeKeyMetrics(const std::shared_ptr<const Model>& model,
-                                          const EngineOptions& options, std::string_view kernel) {
-  if (options.metrics_folder.empty()) return ComputeMetrics(model, options);
+Status ComputeKeyMetrics(const std::shared_ptr<const Model>& model, const EngineOptions& options,
+                         std::string_view kernel, std::span<float> metrics) try {
+  if (options.metrics_folder.empty()) return ComputeMetrics(model, options, metrics);
   const std::string path = PathOf(*model, options, kernel);
-  const ModelShape& shape = model->shape();
-  const size_t count = shape.NumStreams() * KeyMetricFloats(shape.head_dim);
-  if (std::optional<std::vector<float>> kept = ReadMetrics(path, count)) return *std::move(kept);
-  EBB_ASSIGN_OR_RETURN(std::vector<float> metrics, ComputeMetrics(model, options));
+  if (ReadMetrics(path, metrics)) return OkStatus();
+  EBB_RETURN_IF_ERROR(ComputeMetrics(model, options, metrics));
   KeepMetrics(path, metrics);
-  return metrics;
+  return OkStatus();
+} catch (const std::bad_alloc&) {
+  return OutOfMemory("no memory to compute what errors of keys cost");
 }
 
 }  // namespace ebb

@@ -5,20 +5,20 @@
 #define EBB_SESSION_KEY_METRICS_H_
 
 #include <memory>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "ebb/engine.h"
 
 namespace ebb {
 
-// Returns the metric of each stream, [streams, KeyMetricFloats(head_dim)]. Takes them from
+// Computes the metric of each stream, [streams, KeyMetricFloats(head_dim)]. Takes them from
 // EngineOptions::metrics_folder, or reads the text on the processor, with the threads and the row
 // type of `options`, and keeps them there. kernel: the name of the engine's kernel of attention.
-// Errors: those of engines and sessions.
-[[nodiscard]] Result<std::vector<float>> MakeKeyMetrics(const std::shared_ptr<const Model>& model,
-                                                        const EngineOptions& options,
-                                                        std::string_view kernel);
+// Errors: those of engines and sessions; Corrupt if they are not finite.
+[[nodiscard]] Status ComputeKeyMetrics(const std::shared_ptr<const Model>& model,
+                                       const EngineOptions& options, std::string_view kernel,
+                                       std::span<float> metrics);
 
 }  // namespace ebb
 

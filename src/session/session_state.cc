@@ -113,7 +113,7 @@ void SaveTiers(const std::optional<TierSetting>& tiers, StateWriter* to) {
 constexpr T1Place LastOf(T1Place) { return T1Place::kFile; }
 constexpr T1Read LastOf(T1Read) { return T1Read::kSelect; }
 constexpr T2Rows LastOf(T2Rows) { return T2Rows::kOld; }
-constexpr CompressedType LastOf(CompressedType) { return CompressedType::kInt8Naive; }
+constexpr CompressedType LastOf(CompressedType) { return CompressedType::kInt2; }
 constexpr EvictOf LastOf(EvictOf) { return EvictOf::kAlive; }
 
 std::optional<TierSetting> LoadTiers(StateReader* from) {

@@ -88,7 +88,7 @@ TEST_F(DeviceTest, CompressesTheWholeCacheOfADevice) {
   }
   const ProgramEnd refused =
       RunEbb("run --raw -n 2 -p tide --device ggml-cpu --kv-type q2 -m " + model_->path());
-  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("devices do not read int2 (q2); they read int3 (q3)"));
 }
 

@@ -62,7 +62,7 @@ TEST_F(FitTest, TheRecordHasEverySettingWithItsBytes) {
   EXPECT_EQ(record["context"], 200);
   EXPECT_GT(record["measured"]["memory_gb_s"].get<double>(), 0);
   EXPECT_EQ(record["gentlest"], "full");
-  ASSERT_EQ(record["settings"].size(), 7u);
+  ASSERT_EQ(record["settings"].size(), 8u);
   for (const json& setting : record["settings"]) {
     EXPECT_TRUE(setting["fits"].get<bool>()) << setting;
     EXPECT_GE(setting["largest_context"], 200) << setting;
@@ -165,7 +165,7 @@ TEST_F(FitTest, MeasuredStepsPredictTokensPerSecond) {
 
 TEST_F(FitTest, WhatWasAskedForComesFirstAndDecides) {
   const json record = Record("--context 200 --t2 50%:int8");
-  ASSERT_EQ(record["settings"].size(), 8u);
+  ASSERT_EQ(record["settings"].size(), 9u);
   EXPECT_EQ(record["settings"][0]["setting"], "as asked for");
   const ProgramEnd end = Fit("--context 200 --t2 50%:int8 --memory 1MiB");
   EXPECT_EQ(end.exit_code, 3);

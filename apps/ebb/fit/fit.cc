@@ -68,10 +68,10 @@ Status CheckThatItRuns(std::shared_ptr<const Model> model, const CliOptions& opt
 
 // Returns the settings that the table shows: the given tiers, and those of the typical ones that go
 // with the policy.
-std::vector<FitSetting> SettingsOf(const FitRequest& request) {
+std::vector<FitSetting> SettingsOf(int head_dim, const FitRequest& request) {
   std::vector<FitSetting> settings;
   if (request.tiers.has_value()) settings.push_back({"as asked for", request.tiers});
-  for (FitSetting& setting : TypicalSettings(request.on_device, request.t2_on_device)) {
+  for (FitSetting& setting : TypicalSettings(head_dim, request.on_device, request.t2_on_device)) {
     if (IsAllowed(setting, request)) settings.push_back(std::move(setting));
   }
   return settings;
@@ -151,7 +151,7 @@ Result<std::shared_ptr<const Model>> LoadForFit(const CliOptions& options, bool*
 Status Answer(const CliOptions& options, const std::string& description,
               const FitQuestion& question, const Machine& machine) {
   std::vector<FitRow> rows;
-  for (FitSetting& setting : SettingsOf(question.request)) {
+  for (FitSetting& setting : SettingsOf(question.model.shape.head_dim, question.request)) {
     rows.push_back(Judge(question, machine, std::move(setting)));
   }
   const auto gentlest = GentlestSetting(question.model, question.request, machine.limits);

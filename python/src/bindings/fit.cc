@@ -55,7 +55,7 @@ nb::dict Plan(const Model& model, const std::string& memory, int prompt_tokens, 
 nb::list Table(const Model& model, int context, int prompt_tokens, const std::string& kv_type) {
   const FitModel fit_model = ValueOrRaise(WithoutGil([&] { return MeasureFitModel(model); }));
   nb::list rows;
-  for (const FitSetting& setting : TypicalSettings()) {
+  for (const FitSetting& setting : TypicalSettings(fit_model.shape.head_dim)) {
     FitRequest request;
     request.context = context;
     request.prompt_tokens = prompt_tokens;

@@ -149,7 +149,7 @@ class Engine:
             model: the model.
             threads: compute threads; 0: one per core of the affinity mask, at most the cgroup's quota.
             kv_type: number format of cached rows: "f16", "bf16" or "f32"; "q8", "q4", "q3" or "q2" compresses
-                all old rows: t1="none", t2="old:int8" (int4, int3), and is refused together with t0, t1 and t2.
+                all old rows: t1="none", t2="old:int8" (int4, int3, int2), and is refused together with t0, t1 and t2.
             kv_cap: hard cap on the memory of cached rows, "512MiB": without tiers, or with all old rows in T2.
             device: "cpu", or another one that `ebb device list` names.
             prefill_chunk: tokens of a step that reads a prompt.

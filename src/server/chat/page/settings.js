@@ -222,7 +222,7 @@ export class SettingsForm {
     const memory = [];
     if (own.tiers) {
       const compressed = field('t2', 'Compressed (T2)', choice(['', `Default: ${t2Text(own.tiers.t2)}`],
-        ...['0%', '50%:int8', 'old:int8', 'old:int4', 'old:int3'].map((value) => [value, sentence(t2Text(value))])),
+        ...['0%', '50%:int8', 'old:int8', 'old:int4', 'old:int3', 'old:int2'].map((value) => [value, sentence(t2Text(value))])),
         'Tokens that are kept with fewer bits');
       compressed.classList.add('double');
       memory.push(share('t0', 'Fast memory (T0), %', own.tiers.t0, 'Of the tokens that may move'), compressed,
