@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ebb/session_file.h"
+#include "src/model/loaded/loaded_model.h"
 #include "tests/engine/guessed_batch.h"
 #include "tests/engine/guessed_text.h"
 #include "tests/engine/heads/head_cases.h"
@@ -128,7 +129,9 @@ TEST_P(Head, GuessesInBatches) {
   auto plain_engine = MakeEngineOf(loaded_.plain, options), engine = loaded_.MakeEngine(options);
   const SpeculationReport report =
       ExpectBatchOfPlainTexts(*plain_engine, *engine, session, /*num_tokens=*/40);
-  EXPECT_GT(report.drafted_by_source, 60);
+  // A sequence with recurrent state guesses only while it decodes without others.
+  const bool has_state = loaded_.plain->loaded().hparams.state_bytes > 0;
+  EXPECT_GT(report.drafted_by_source, has_state ? 0 : 60);
 }
 
 TEST_P(Head, ChangesNoBitWithTiers) {
