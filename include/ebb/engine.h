@@ -61,9 +61,9 @@ struct EngineOptions {
   // Keeps the results of a check that steps of several tokens have the bits of steps of one, which
   // the engine makes before its first session with guesses; empty: it trusts its kernels.
   std::string checks_file;
-  // Names a folder, made if only the last part of its path is missing, that keeps what int2 and int3 need to know about the queries of a model
-  // (src/session/key_metrics.h), which takes the reading of a text of 512 tokens; empty, or not
-  // writable: each engine reads the text.
+  // Names a folder, made if only the last part of its path is missing, that keeps what int2 and
+  // int3 need to know about the queries of a model (src/session/key_metrics.h), which takes the
+  // reading of a text of 512 tokens; empty, or not writable: each engine reads the text.
   std::string metrics_folder;
   int prefill_chunk = 512;  // tokens per prefill step
   // Limits how long a step that reads pieces of prompts makes other sessions wait, as predicted

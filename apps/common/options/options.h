@@ -188,8 +188,8 @@ void AppendTierOptionRows(std::vector<OptionRow>* table);
 void AppendLosslessOptionRows(std::vector<OptionRow>* table);
 // Returns the shared fields that --draft sets with this value.
 [[nodiscard]] std::vector<SharedField> FieldsOfDraft(std::string_view text);
-// Sets the tiers that --kv-type q8, q4, q3 or q2 selects, and those that --lossless or --t1 alone need,
-// after all options were read. Errors: --t0 PERCENT together with --t2 old.
+// Sets the tiers that --kv-type q8, q4, q3 or q2 selects, and those that --lossless or --t1 alone
+// need, after all options were read. Errors: --t0 PERCENT together with --t2 old.
 [[nodiscard]] Status SettleTiers(CliOptions* options);
 // Sets the session's lossless options from --lossless and --draft, after SettleTiers(). Errors:
 // options that need --lossless, if it is missing.

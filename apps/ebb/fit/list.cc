@@ -166,14 +166,15 @@ std::string ListText(const CliOptions& options, const Machine& machine,
   const std::string context = options.session.context > 0
                                   ? fmt::format("{} tokens", options.session.context)
                                   : fmt::format("{} tokens (--context N)", kUsualContext);
-  text += "\n" +
-          Wrapped(fmt::format(
-                      "For {} of memory and {}. full: the whole cache. q8, q4, q3, q2: `--kv-type`. "
-                      "file N%: T1 in a file, and N% of the rows in memory. evict N%: N% of the "
-                      "rows are dropped. \"context\": the longest text with that setting. *: the "
-                      "model is here. `ebb fit NAME` shows all settings of a model.",
-                      SizeText(machine.limits.memory_bytes), context),
-                  0, kFitColumns);
+  text +=
+      "\n" +
+      Wrapped(fmt::format(
+                  "For {} of memory and {}. full: the whole cache. q8, q4, q3, q2: `--kv-type`. "
+                  "file N%: T1 in a file, and N% of the rows in memory. evict N%: N% of the "
+                  "rows are dropped. \"context\": the longest text with that setting. *: the "
+                  "model is here. `ebb fit NAME` shows all settings of a model.",
+                  SizeText(machine.limits.memory_bytes), context),
+              0, kFitColumns);
   const std::string command = LargestModelCommand(options, models);
   return command.empty() ? text : text + "\n\n" + command;
 }

@@ -101,8 +101,8 @@ struct Inputs {
         const int32_t page = pages[head * pages_of_head + slot / kRowsPerPage];
         auto* const record = reinterpret_cast<std::byte*>(rows.data() + size_t(page) * size) +
                              slot % kRowsPerPage * records.RowStride();
-        CompressRow(records, {.centre = format.IsCentred() ? centre : nullptr}, key.data(), value.data(),
-                    record);
+        CompressRow(records, {.centre = format.IsCentred() ? centre : nullptr}, key.data(),
+                    value.data(), record);
         ReferenceDecompressRow(records, format.IsCentred() ? centre : nullptr, record, key.data(),
                                value.data());
         keys.push_back(key);
